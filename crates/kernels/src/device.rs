@@ -40,6 +40,11 @@ mod gpu {
         Some(contiguous(tensor.clone().try_into_primitive::<CubeBackend>().ok()?))
     }
 
+    /// Handle of a float tensor that it takes over: whoever has another one keeps its memory from being written.
+    pub fn taken<const D: usize>(tensor: Tensor<D>) -> CubeTensor {
+        contiguous(tensor.try_into_primitive::<CubeBackend>().expect("a tensor on a GPU"))
+    }
+
     /// An integer tensor's handle; its values lie in row-major order.
     pub fn ints<const D: usize>(tensor: &Tensor<D, Int>) -> CubeTensor {
         contiguous(tensor.clone().try_into_primitive::<CubeBackend>().expect("a tensor on a GPU"))

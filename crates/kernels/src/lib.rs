@@ -8,6 +8,7 @@
 //! reductions run over logical positions, never over storage positions.
 
 pub mod activation;
+pub mod adamw;
 pub mod block_attention;
 pub mod cache_rows;
 #[cfg(feature = "gpu")]
@@ -23,6 +24,7 @@ pub mod lanes;
 pub mod linear_cross_entropy;
 pub mod linear_divergence;
 pub mod norm;
+pub mod partial_sums;
 pub mod probe;
 mod product;
 pub mod projected;

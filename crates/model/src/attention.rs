@@ -5,6 +5,7 @@ use crate::config::ModelConfig;
 use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::{Linear, Loader};
+use crate::linear_output::LinearOutput;
 use crate::norm::Norm;
 use crate::rope::{Rope, RopeTable};
 use crate::source::EncodedSource;
@@ -12,6 +13,7 @@ use crate::weights::WeightsError;
 use burn::tensor::{Device, Tensor};
 use gorgon_core::PooledVec;
 use gorgon_kernels::cache_rows::{self, Placing};
+use gorgon_kernels::partial_sums::PartialSums;
 use gorgon_kernels::tree_attention::{self, AttentionMask, AttentionSpec, HostKv, PassRows, PassTable, PositionBias};
 use gorgon_kernels::{Isa, rope, team};
 use smallvec::SmallVec;
@@ -206,12 +208,12 @@ impl Attention {
     ///
     /// # Shapes
     /// `x [rows, width]` with the rows of all passes, result `[rows, d]`.
-    pub fn forward(&self, x: &HiddenStates, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
-        let mixed = match self.qkv.forward(x) {
-            HiddenStates::Host { values: qkv, .. } => self.mix_on_host(&qkv, passes, kvs),
-            HiddenStates::Device(qkv) => self.mix_on_device(&qkv, passes, kvs),
+    pub fn forward(&self, x: &HiddenStates, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> LinearOutput {
+        let mixed = match x {
+            HiddenStates::Device(x) => self.mix_on_device(&self.qkv.product(x), passes, kvs),
+            x => self.mix_on_host(&self.qkv.forward(x).into_values(), passes, kvs),
         };
-        self.o.forward(&mixed)
+        self.o.output(&mixed)
     }
 
     /// The mixed values of all sequences on the CPU.
@@ -230,11 +232,11 @@ impl Attention {
         HiddenStates::Host { values: out, width: q_width }
     }
 
-    /// The mixed values of all sequences on a GPU.
+    /// The mixed values of all sequences on a GPU. `qkv` is without its bias.
     ///
     /// # Shapes
     /// `qkv [1, rows, (heads + 2 · kv_heads) · head_dim]`, result `[rows, heads · head_dim]`.
-    fn mix_on_device(&self, qkv: &Tensor<3>, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
+    fn mix_on_device(&self, qkv: &PartialSums, passes: &[Pass<'_>], kvs: &mut [&mut LayerKv]) -> HiddenStates {
         let (q, places) = self.place_on_device(qkv, passes, kvs.iter().map(|kv| &**kv));
         let mixed = tree_attention::attend_cached(&self.spec, &q, &places.caches, places.layer, &places.tables);
         HiddenStates::on_device(mixed)
@@ -311,29 +313,31 @@ impl Attention {
     /// # Shapes
     /// `x [rows, width]` with the rows of the pass.
     pub fn place(&self, x: &HiddenStates, pass: &Pass<'_>, kv: &mut LayerKv) {
-        match (self.qkv.forward(x), pass, kv) {
-            (HiddenStates::Host { values, .. }, Pass::Host { rows, rope, .. }, LayerKv::Host(kv)) => {
+        match (x, pass, kv) {
+            (HiddenStates::Device(x), pass, kv) => {
+                self.place_on_device(&self.qkv.product(x), std::slice::from_ref(pass), std::iter::once(&*kv));
+            }
+            (x, Pass::Host { rows, rope, .. }, LayerKv::Host(kv)) => {
+                let values = self.qkv.forward(x).into_values();
                 let kv_width = self.spec.kv_heads * self.spec.head_dim;
                 let wide = self.spec.heads * self.spec.head_dim * rows.mask.rows();
                 self.place_rows(rows, rope, &values, &mut PooledVec::unset(wide + kv_width), kv);
-            }
-            (HiddenStates::Device(qkv), pass, kv) => {
-                self.place_on_device(&qkv, std::slice::from_ref(pass), std::iter::once(&*kv));
             }
             (HiddenStates::Host { .. }, ..) => unreachable!("a pass is made for the device its cache lives on"),
         }
     }
 
-    /// Writes the rows' keys and values to the caches; the rotated queries, and where they attend to.
+    /// Writes the rows' keys and values to the caches; the rotated queries, and where they attend to. `qkv` is without
+    /// its bias.
     fn place_on_device<'a>(
         &self,
-        qkv: &Tensor<3>,
+        qkv: &PartialSums,
         passes: &'a [Pass<'_>],
         kvs: impl Iterator<Item = &'a LayerKv>,
     ) -> (Tensor<3>, Places<'a>) {
         let places = Places::new(passes, kvs);
         let norms = self.head_norms.as_ref().map(|(q, k)| (q.weight(), k.weight(), self.norm_eps));
-        let placing = Placing { spec: &self.spec, norms, angles: places.angles };
+        let placing = Placing { spec: &self.spec, bias: self.qkv.bias(), norms, angles: places.angles };
         (cache_rows::place(&placing, qkv, &places.caches, places.layer, &places.tables), places)
     }
 }

@@ -69,7 +69,7 @@ impl DraftAttention {
         let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
         let x = pad(x.clone(), &pass[0]);
         let attended = self.attention.forward(&self.norm.forward(&x, self.config.norm_eps), &pass, &mut kvs);
-        Ok(unpad(x + attended, &pass))
+        Ok(unpad(attended.added_to(x), &pass))
     }
 
     /// Commits the keys and values of rows after the committed ones, and computes nothing else of them.

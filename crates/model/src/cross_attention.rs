@@ -5,6 +5,7 @@ use crate::config::ModelConfig;
 use crate::hidden_states::HiddenStates;
 use crate::layout::CrossNames;
 use crate::linear::{Linear, Loader};
+use crate::linear_output::LinearOutput;
 use crate::norm::Norm;
 use crate::weights::WeightsError;
 use gorgon_core::PooledVec;
@@ -77,9 +78,9 @@ impl CrossAttention {
     pub fn add_forward(
         &self,
         x: HiddenStates,
-        attended: HiddenStates,
+        attended: LinearOutput,
         passes: &[Pass<'_>],
-    ) -> (HiddenStates, HiddenStates) {
+    ) -> (HiddenStates, LinearOutput) {
         let (x, normed) = self.norm.add_forward(x, attended, self.norm_eps);
         let q = self.q.forward(&normed).into_values();
         let width = self.spec.heads * self.spec.head_dim;
@@ -90,7 +91,7 @@ impl CrossAttention {
             start = range.end;
             self.attend(&q[range.clone()], pass, &mut values[range]);
         }
-        (x, self.o.forward(&HiddenStates::Host { values, width }))
+        (x, self.o.output(&HiddenStates::Host { values, width }))
     }
 
     /// One sequence's rows over its source.

@@ -2,6 +2,7 @@
 
 mod logits;
 mod staged;
+mod tables;
 
 use crate::attention::{Pass, join_tables, pad, unpad};
 use crate::cache::{KvCache, LayerKv};
@@ -18,13 +19,13 @@ use crate::lm_head::LmHead;
 use crate::norm::Norm;
 use crate::pass::{Bounds, Input, Inputs, PassOutput, PassPlan, PlanError, SkippedSublayers};
 use crate::position_bias;
+use crate::residual::ResidualStream;
 use crate::rope::Rope;
 use crate::source::EncodedSource;
 use crate::stages::Stage;
 use crate::weights::Checkpoint;
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
-use gorgon_kernels::tree_attention::PassTable;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::path::Path;
@@ -303,7 +304,7 @@ impl Decoder {
     /// Some layers on a residual stream of all passes' rows, padding included.
     fn run(
         &self,
-        mut x: HiddenStates,
+        x: HiddenStates,
         passes: &[Pass<'_>],
         caches: &mut Caches<'_>,
         (layers, skipped): Run<'_>,
@@ -311,51 +312,37 @@ impl Decoder {
     ) -> PassOutput {
         let eps = self.config.norm_eps;
         let mut hooked: SmallVec<[Option<HiddenStates>; 4]> = hooks.layers().iter().map(|_| None).collect();
-        let mut hook = |entered: usize, x: &HiddenStates| {
+        let mut hook = |entered: usize, stream: ResidualStream| {
+            if !hooks.layers().contains(&entered) {
+                return stream;
+            }
+            let x = stream.sum();
             for (slot, _) in hooked.iter_mut().zip(hooks.layers()).filter(|(_, layer)| **layer == entered) {
                 *slot = Some(self.moved(x.clone(), 0));
             }
+            x.into()
         };
+        let mut stream = ResidualStream::from(x);
         for (stage, layers) in self.stages_of(&layers) {
             let moved = self.passes_at(stage, passes);
             let passes = moved.as_deref().unwrap_or(passes);
+            stream = self.stream_at(stage, stream);
             for i in layers {
-                hook(i, &x);
+                stream = hook(i, stream);
                 let mut kvs: SmallVec<[&mut LayerKv; 1]> = caches.iter_mut().map(|layers| &mut layers[i]).collect();
-                x = self.moved(x, stage);
-                x = match skipped {
-                    None => self.layers[i].forward(None, x, eps, passes, &mut kvs),
+                stream = match skipped {
+                    None => self.layers[i].forward(None, stream, eps, passes, &mut kvs),
                     Some(skipped) => {
                         let left_out = (skipped.attention(i), skipped.mlp(i));
-                        self.layers[i].forward_partly(x, eps, passes, &mut kvs, left_out)
+                        self.layers[i].forward_partly(stream, eps, passes, &mut kvs, left_out)
                     }
                 };
             }
         }
-        let x = self.moved(x, 0);
-        hook(layers.end, &x);
-        let hidden = self.final_norm.forward(&x, eps);
+        let stream = hook(layers.end, self.stream_at(0, stream));
+        let (x, hidden) = stream.normed(&self.final_norm, eps);
         let stream = (layers.end < self.layers.len()).then_some(x);
         PassOutput { hidden, hooks: hooked.into_iter().flatten().collect(), stream }
-    }
-
-    /// One forward pass over a table of rows on a GPU, which may have been written there: nothing is uploaded or read.
-    ///
-    /// # Shapes
-    /// The output has a row for each of the table's, padding included.
-    ///
-    /// # Errors
-    /// When the cache is on the CPU.
-    pub fn forward_table(
-        &self,
-        pass_table: &PassTable,
-        cache: &mut KvCache,
-        hooks: &Hooks,
-    ) -> Result<PassOutput, ModelError> {
-        let (kvs, view) = cache.parts();
-        let passes = [Pass::of_table(pass_table, &view)?];
-        let x = HiddenStates::on_device(self.embedding.select(pass_table.tokens()));
-        Ok(self.run(x, &passes, &mut Caches::from_buf([kvs]), (0..self.layers.len(), None), hooks))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::layout::{self, LayerNames};
 use crate::linear::Loader;
 use crate::norm::Norm;
 use crate::position_bias;
+use crate::residual::ResidualStream;
 use crate::rope::Rope;
 use crate::source::EncodedSource;
 use gorgon_core::Token;
@@ -49,17 +50,18 @@ impl Encoder {
         config: &ModelConfig,
         rope: &Rope,
         tokens: &[Token],
-        mut x: HiddenStates,
+        x: HiddenStates,
         decoder: impl Iterator<Item = &'a CrossAttention>,
     ) -> EncodedSource {
         let (rows, mask) = (tokens.len(), AttentionMask::Committed { rows: tokens.len() });
         let pass = [Pass::Host { rows: PassRows::new(rows, &mask), rope: rope.table(), source: None }];
         // No layer reads the keys of another.
         let mut kv = LayerKv::Host(HostKv::new(config.kv_heads, rows, config.head_dim));
+        let mut stream = ResidualStream::from(x);
         for layer in &self.layers {
-            x = layer.forward(None, x, config.norm_eps, &pass, &mut [&mut kv]);
+            stream = layer.forward(None, stream, config.norm_eps, &pass, &mut [&mut kv]);
         }
-        let states = self.final_norm.forward(&x, config.norm_eps);
+        let (_, states) = stream.normed(&self.final_norm, config.norm_eps);
         let layers = decoder.map(|cross| cross.keys_and_values(&states)).collect();
         EncodedSource::new(tokens, states, layers)
     }

@@ -4,6 +4,7 @@ use crate::config::ModelConfig;
 use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::Loader;
+use crate::linear_output::LinearOutput;
 use crate::mlp::Mlp;
 use crate::moe::Mixture;
 use crate::weights::WeightsError;
@@ -28,10 +29,10 @@ impl FeedForward {
     ///
     /// # Shapes
     /// `x [rows, d]`, result the same.
-    pub fn forward(&self, x: &HiddenStates) -> HiddenStates {
+    pub fn forward(&self, x: &HiddenStates) -> LinearOutput {
         match self {
             Self::Dense(mlp) => mlp.forward(x),
-            Self::Mixture(mixture) => mixture.forward(x),
+            Self::Mixture(mixture) => LinearOutput::Whole(mixture.forward(x)),
         }
     }
 

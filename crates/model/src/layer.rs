@@ -10,7 +10,9 @@ use crate::feed_forward::FeedForward;
 use crate::hidden_states::HiddenStates;
 use crate::layout::LayerNames;
 use crate::linear::Loader;
+use crate::linear_output::LinearOutput;
 use crate::norm::Norm;
+use crate::residual::ResidualStream;
 use crate::rope::Rope;
 use crate::weights::{Checkpoint, WeightsError};
 use burn::tensor::Tensor;
@@ -77,31 +79,36 @@ impl Layer {
     /// stream.
     ///
     /// # Shapes
-    /// `x [rows, d]` with the rows of all passes, `read [rows, width]`, result as `x`.
+    /// `stream [rows, d]` with the rows of all passes, `read [rows, width]`, result as `stream`.
     pub fn forward(
         &self,
         read: Option<&HiddenStates>,
-        x: HiddenStates,
+        stream: ResidualStream,
         eps: f32,
         passes: &[Pass<'_>],
         kvs: &mut [&mut LayerKv],
-    ) -> HiddenStates {
-        let attended = match (read, &self.input_norm) {
-            (Some(read), _) => self.attention.forward(read, passes, kvs),
-            (None, Some(norm)) => self.convolved(0, norm.forward(&x, eps), |u| self.attention.forward(u, passes, kvs)),
-            (None, None) => self.attention.forward(&x, passes, kvs),
+    ) -> ResidualStream {
+        let mut attend = |u: &HiddenStates| self.attention.forward(u, passes, kvs);
+        let (x, attended) = match (read, &self.input_norm) {
+            (Some(read), _) => (stream.sum(), attend(read)),
+            (None, Some(norm)) => {
+                let (x, normed) = stream.normed(norm, eps);
+                (x, self.convolved(0, normed, attend))
+            }
+            (None, None) => {
+                let x = stream.sum();
+                let attended = attend(&x);
+                (x, attended)
+            }
         };
-        let post = |y: HiddenStates, norm: &Option<Norm>| match norm {
-            Some(norm) => norm.forward(&y, eps),
-            None => y,
-        };
-        let attended = post(attended, &self.post_attention_norm);
+        let attended = post(attended, &self.post_attention_norm, eps);
         let (x, attended) = match &self.cross {
             Some(cross) => cross.add_forward(x, attended, passes),
             None => (x, attended),
         };
         let (x, normed) = self.pre_mlp_norm.add_forward(x, attended, eps);
-        x + post(self.convolved(1, normed, |u| self.feed_forward.forward(u)), &self.post_mlp_norm)
+        let output = self.convolved(1, normed, |u| self.feed_forward.forward(u));
+        ResidualStream::new(x, post(output, &self.post_mlp_norm, eps))
     }
 
     /// As [`Self::forward`], without the sub-layers that are left out: both attentions, or the feed-forward network.
@@ -110,33 +117,35 @@ impl Layer {
     /// As of [`Self::forward`].
     pub fn forward_partly(
         &self,
-        x: HiddenStates,
+        stream: ResidualStream,
         eps: f32,
         passes: &[Pass<'_>],
         kvs: &mut [&mut LayerKv],
         (no_attention, no_mlp): (bool, bool),
-    ) -> HiddenStates {
+    ) -> ResidualStream {
         if !no_attention && !no_mlp {
-            return self.forward(None, x, eps, passes, kvs);
+            return self.forward(None, stream, eps, passes, kvs);
         }
-        let post = |y: HiddenStates, norm: &Option<Norm>| match norm {
-            Some(norm) => norm.forward(&y, eps),
-            None => y,
-        };
         if !no_attention {
-            let read = self.input_norm.as_ref().map_or_else(|| x.clone(), |norm| norm.forward(&x, eps));
-            let attended = post(self.attention.forward(&read, passes, kvs), &self.post_attention_norm);
+            let (x, read) = match &self.input_norm {
+                Some(norm) => stream.normed(norm, eps),
+                None => {
+                    let x = stream.sum();
+                    (x.clone(), x)
+                }
+            };
+            let attended = post(self.attention.forward(&read, passes, kvs), &self.post_attention_norm, eps);
             let (x, attended) = match &self.cross {
                 Some(cross) => cross.add_forward(x, attended, passes),
                 None => (x, attended),
             };
-            return x + attended;
+            return ResidualStream::new(x, attended);
         }
         if no_mlp {
-            return x;
+            return stream;
         }
-        let normed = self.pre_mlp_norm.forward(&x, eps);
-        x + post(self.feed_forward.forward(&normed), &self.post_mlp_norm)
+        let (x, normed) = stream.normed(&self.pre_mlp_norm, eps);
+        ResidualStream::new(x, post(self.feed_forward.forward(&normed), &self.post_mlp_norm, eps))
     }
 
     /// A sublayer of what it reads, between the two sides of its convolution if it has one.
@@ -144,10 +153,10 @@ impl Layer {
         &self,
         number: usize,
         u: HiddenStates,
-        sublayer: impl FnOnce(&HiddenStates) -> HiddenStates,
-    ) -> HiddenStates {
+        sublayer: impl FnOnce(&HiddenStates) -> LinearOutput,
+    ) -> LinearOutput {
         match &self.convolutions {
-            Some(convolutions) => convolutions[number].around(u, sublayer),
+            Some(convolutions) => LinearOutput::Whole(convolutions[number].around(u, |u| sublayer(u).whole())),
             None => sublayer(&u),
         }
     }
@@ -172,6 +181,14 @@ impl Layer {
             + self.cross.as_ref().map_or(0, CrossAttention::bytes)
             + self.feed_forward.bytes()
             + convolutions
+    }
+}
+
+/// A sublayer's output after the norm behind it, if there is one.
+fn post(output: LinearOutput, norm: &Option<Norm>, eps: f32) -> LinearOutput {
+    match norm {
+        Some(norm) => LinearOutput::Whole(norm.forward(&output.whole(), eps)),
+        None => output,
     }
 }
 
@@ -274,8 +291,8 @@ impl DraftDecoderLayer {
         let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
         let padded = read.filter(|_| pass[0].padded_rows() > x.rows()).map(|read| pad(read.clone(), &pass[0]));
         let (read, x) = (padded.as_ref().or(read), pad(x, &pass[0]));
-        let y = self.layer.forward(read, x, self.config.norm_eps, &pass, &mut kvs);
-        Ok(unpad(y, &pass))
+        let y = self.layer.forward(read, x.into(), self.config.norm_eps, &pass, &mut kvs);
+        Ok(unpad(y.sum(), &pass))
     }
 
     /// As [`Self::forward`] without `read`, over all reserved rows, which have `positions`, counted from the committed
@@ -336,7 +353,7 @@ impl DraftDecoderLayer {
         let mut kvs: SmallVec<[&mut LayerKv; 1]> = layers.iter_mut().collect();
         let read = read.map(|read| HiddenStates::on_device(read.clone()));
         let x = HiddenStates::on_device(x);
-        Ok(self.layer.forward(read.as_ref(), x, self.config.norm_eps, &pass, &mut kvs).into_tensor())
+        Ok(self.layer.forward(read.as_ref(), x.into(), self.config.norm_eps, &pass, &mut kvs).sum().into_tensor())
     }
 
     /// Its config: sizes, rotary embedding, epsilon.

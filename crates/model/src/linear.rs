@@ -3,6 +3,7 @@
 use crate::device::{Compute, IntegerWeights};
 use crate::fragments::{self, Tiles};
 use crate::hidden_states::HiddenStates;
+use crate::linear_output::LinearOutput;
 use crate::rounding::{EIGHT_BITS, rounding};
 use crate::weight_rows::{WeightRows, stored_as};
 use crate::weights::{Checkpoint, WeightsError};
@@ -10,6 +11,7 @@ use burn::tensor::{Tensor, TensorData};
 use gorgon_core::PooledVec;
 use gorgon_kernels::Isa;
 use gorgon_kernels::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
+use gorgon_kernels::partial_sums::PartialSums;
 use gorgon_kernels::quantised_matmul::{self, Activations, QuantisedMatrix};
 use gorgon_kernels::skinny_matmul::Fragments;
 use gorgon_kernels::skinny_matmul::codes::CodedFragments;
@@ -55,10 +57,22 @@ impl Linear {
             Weight::Quantised(weight, activations) => {
                 quantised_matmul::matmul(x, weight, *activations, self.bias.as_ref().map(|bias| &bias.tensor))
             }
-            Weight::Fragments(weight) => self.biased(weight.matmul(x)),
-            Weight::Coded(weight) => self.biased(weight.matmul(x)),
-            Weight::Dense(weight) => self.biased(x.clone().matmul(weight.clone().transpose().unsqueeze())),
+            Weight::Fragments(_) | Weight::Coded(_) | Weight::Dense(_) => self.biased(self.product(x).sum()),
         }
+    }
+
+    /// The layer without its bias. On a GPU the parts of the product are not added up.
+    ///
+    /// # Shapes
+    /// `x [batch, rows, in]`, result `[batch, rows, out]`.
+    pub(crate) fn product(&self, x: &Tensor<3>) -> PartialSums {
+        PartialSums::whole(match &self.weight {
+            Weight::Fragments(weight) => return weight.multiply(x),
+            Weight::Coded(weight) => return weight.multiply(x),
+            Weight::Packed(weight) => few_row_matmul::matmul(x, weight, None),
+            Weight::Quantised(weight, activations) => quantised_matmul::matmul(x, weight, *activations, None),
+            Weight::Dense(weight) => x.clone().matmul(weight.clone().transpose().unsqueeze()),
+        })
     }
 
     fn biased(&self, y: Tensor<3>) -> Tensor<3> {
@@ -80,6 +94,14 @@ impl Linear {
                 HiddenStates::Host { values, width: self.width() }
             }
             HiddenStates::Device(x) => HiddenStates::on_device(self.forward_tensor(x)),
+        }
+    }
+
+    /// As [`Self::forward`]; on a GPU the parts of the product may not be added up.
+    pub(crate) fn output(&self, x: &HiddenStates) -> LinearOutput {
+        match x {
+            HiddenStates::Device(x) if self.bias.is_none() => LinearOutput::Parts(Box::new(self.product(x))),
+            x => LinearOutput::Whole(self.forward(x)),
         }
     }
 
@@ -105,8 +127,8 @@ impl Linear {
         &self.weight
     }
 
-    pub(crate) fn has_bias(&self) -> bool {
-        self.bias.is_some()
+    pub(crate) fn bias(&self) -> Option<&Tensor<1>> {
+        self.bias.as_ref().map(|bias| &bias.tensor)
     }
 
     /// Output columns.

@@ -80,7 +80,7 @@ impl LmHead {
         let Weight::Packed(weight) = self.linear.weight() else { return None };
         let made = || {
             let bytes = Int8Prefilter::bytes_for(weight.d_in(), weight.d_out()) as u64;
-            if self.linear.has_bias() || !Int8Prefilter::helps(weight) || !self.budget.take(bytes) {
+            if self.linear.bias().is_some() || !Int8Prefilter::helps(weight) || !self.budget.take(bytes) {
                 return None;
             }
             // Without memory for it all logits are computed, as on processors that cannot use it.

@@ -4,6 +4,7 @@ use crate::config::ModelConfig;
 use crate::hidden_states::HiddenStates;
 use crate::layout::MlpNames;
 use crate::linear::{Linear, Loader};
+use crate::linear_output::LinearOutput;
 use crate::weights::WeightsError;
 use gorgon_core::PooledVec;
 use gorgon_kernels::activation::{self, Activation};
@@ -30,13 +31,13 @@ impl Mlp {
     ///
     /// # Shapes
     /// `x [rows, d]`, result the same.
-    pub fn forward(&self, x: &HiddenStates) -> HiddenStates {
-        let inner = self.gate_up.forward(x);
+    pub fn forward(&self, x: &HiddenStates) -> LinearOutput {
+        let inner = self.gate_up.output(x);
         let inner = match self.activation {
             Some(activation) => gate(activation, inner),
-            None => relu(inner),
+            None => relu(inner.whole()),
         };
-        self.down.forward(&inner)
+        self.down.output(&inner)
     }
 
     /// Bytes of the weights.
@@ -49,14 +50,14 @@ impl Mlp {
 ///
 /// # Shapes
 /// `gate_up [rows, 2 · f]`, result `[rows, f]`.
-fn gate(activation: Activation, gate_up: HiddenStates) -> HiddenStates {
+fn gate(activation: Activation, gate_up: LinearOutput) -> HiddenStates {
     match gate_up {
-        HiddenStates::Host { values: gate_up, width } => {
+        LinearOutput::Whole(HiddenStates::Host { values: gate_up, width }) => {
             let mut values = PooledVec::unset(gate_up.len() / 2);
             activation::gate_on_team(activation, &gate_up, width / 2, &mut values);
             HiddenStates::Host { values, width: width / 2 }
         }
-        HiddenStates::Device(gate_up) => HiddenStates::on_device(activation::gate(activation, &gate_up)),
+        gate_up => HiddenStates::on_device(activation::gate(activation, gate_up.parts())),
     }
 }
 

@@ -66,7 +66,7 @@ impl Mixture {
             }
             let mut values = PooledVec::new();
             served.iter().for_each(|&(row, _)| values.extend_from_slice(&x[row as usize * width..][..width]));
-            let y = expert.forward(&HiddenStates::Host { values, width });
+            let y = expert.forward(&HiddenStates::Host { values, width }).whole();
             for (&(row, weight), y) in served.iter().zip(y.on_host().unwrap_or(&[]).chunks_exact(width)) {
                 for (sum, y) in out[row as usize * width..][..width].iter_mut().zip(y) {
                     *sum += weight * y;
@@ -87,7 +87,7 @@ impl Mixture {
         for (e, expert) in self.experts.iter().enumerate() {
             // One where this expert is among the chosen, zero elsewhere.
             let served = indices.clone().equal_elem(e as i64).float().cast(DType::F32).sum_dim(2);
-            let y = expert.forward(&HiddenStates::on_device(x.clone())).into_tensor();
+            let y = expert.forward(&HiddenStates::on_device(x.clone())).whole().into_tensor();
             let y = y * (weights.clone().narrow(2, e, 1) * served).cast(dtype);
             sum = Some(match sum {
                 Some(sum) => sum + y,

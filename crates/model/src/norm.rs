@@ -2,6 +2,7 @@
 
 use crate::hidden_states::HiddenStates;
 use crate::linear::Loader;
+use crate::linear_output::LinearOutput;
 use crate::weights::WeightsError;
 use burn::tensor::Tensor;
 use gorgon_core::PooledVec;
@@ -48,14 +49,14 @@ impl Norm {
     ///
     /// # Shapes
     /// `x [rows, d]`, `y` and both results the same.
-    pub(crate) fn add_forward(&self, x: HiddenStates, y: HiddenStates, eps: f32) -> (HiddenStates, HiddenStates) {
-        match (x, y) {
-            (HiddenStates::Device(x), HiddenStates::Device(y)) => {
-                let (sum, normed) = norm::add_rms_norm(*x, *y, &self.weight, eps);
+    pub(crate) fn add_forward(&self, x: HiddenStates, y: LinearOutput, eps: f32) -> (HiddenStates, HiddenStates) {
+        match x {
+            HiddenStates::Device(x) => {
+                let (sum, normed) = norm::add_rms_norm(*x, y.parts(), &self.weight, eps);
                 (HiddenStates::on_device(sum), HiddenStates::on_device(normed))
             }
-            (x, y) => {
-                let sum = x + y;
+            x => {
+                let sum = x + y.whole();
                 let normed = self.forward(&sum, eps);
                 (sum, normed)
             }

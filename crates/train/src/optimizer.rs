@@ -3,8 +3,9 @@
 mod muon;
 
 use self::muon::Muon;
-use crate::parameters::{Parameter, Role, from_values};
+use crate::parameters::{Parameter, Role};
 use burn::tensor::Tensor;
+use gorgon_kernels::adamw::{self, AdamWStep};
 use gorgon_kernels::host;
 use gorgon_kernels::squares::sum_of_squares;
 use rayon::prelude::*;
@@ -97,20 +98,27 @@ impl Optimizer {
         rates: &[f64],
         step: u64,
     ) {
-        let work = parameters.par_iter_mut().zip(moments).zip(gradients).zip(rates);
-        work.for_each(|(((parameter, moments), gradient), &rate)| {
-            if rate == 0.0 {
-                return;
-            }
-            if self.is_muon(parameter) {
-                let rate = rate * self.muon_factor;
-                let keep = 1.0 - rate / self.muon_factor * self.weight_decay;
-                let rule = Muon { momentum: self.momentum, rate, keep };
-                muon::apply(&rule, parameter, &mut moments.first, gradient);
-            } else {
-                self.adamw(parameter, moments, gradient, rate, step);
-            }
-        });
+        if on_host(parameters) {
+            let work = parameters.par_iter_mut().zip(moments).zip(gradients).zip(rates);
+            work.for_each(|(((parameter, moments), g), &rate)| self.apply_one(parameter, moments, g, rate, step));
+        } else {
+            let work = parameters.iter_mut().zip(moments).zip(gradients).zip(rates);
+            work.for_each(|(((parameter, moments), g), &rate)| self.apply_one(parameter, moments, g, rate, step));
+        }
+    }
+
+    fn apply_one(&self, parameter: &mut Parameter, moments: &mut Moments, gradient: Tensor<1>, rate: f64, step: u64) {
+        if rate == 0.0 {
+            return;
+        }
+        if self.is_muon(parameter) {
+            let rate = rate * self.muon_factor;
+            let keep = 1.0 - rate / self.muon_factor * self.weight_decay;
+            let rule = Muon { momentum: self.momentum, rate, keep };
+            muon::apply(&rule, parameter, &mut moments.first, gradient);
+        } else {
+            self.adamw(parameter, moments, gradient, rate, step);
+        }
     }
 
     /// `m ← β₁ m + (1-β₁) g`, `v ← β₂ v + (1-β₂) g²`,
@@ -119,62 +127,26 @@ impl Optimizer {
         let (b1, b2) = self.betas;
         let t = (step + 1).min(i32::MAX as u64) as i32;
         let decay = if parameter.role == Role::Vector { 0.0 } else { self.weight_decay };
-        let rule = AdamW {
+        let rule = AdamWStep {
             betas: (b1 as f32, b2 as f32),
             corrections: ((1.0 / (1.0 - b1.powi(t))) as f32, (1.0 / (1.0 - b2.powi(t))) as f32),
             epsilon: self.epsilon as f32,
             rate: rate as f32,
             keep: (1.0 - rate * decay) as f32,
         };
-        let on_host = [&parameter.value, &moments.first, &moments.second, &gradient].map(host::read);
-        match on_host {
-            [Some(w), Some(m), Some(v), Some(g)] => {
-                let device = parameter.value.device();
-                let [w, m, v] = rule.on_host([w.as_slice(), m.as_slice(), v.as_slice()], g.as_slice());
-                parameter.value = from_values(w, &device);
-                *moments = Moments { first: from_values(m, &device), second: from_values(v, &device) };
-            }
-            _ => {
-                let old = [parameter.value.clone(), moments.first.clone(), moments.second.clone()];
-                let [w, first, second] = rule.on_device(old, gradient);
-                parameter.value = w;
-                *moments = Moments { first, second };
-            }
-        }
+        // Handed over, so that nothing else refers to their memory and a GPU writes there.
+        let places = [&mut parameter.value, &mut moments.first, &mut moments.second];
+        let old = places.map(|place| std::mem::replace(place, gradient.clone()));
+        let [w, first, second] = adamw::update(&rule, old, &gradient);
+        parameter.value = w;
+        *moments = Moments { first, second };
     }
 }
 
-/// One step's numbers.
-struct AdamW {
-    betas: (f32, f32),
-    corrections: (f32, f32),
-    epsilon: f32,
-    rate: f32,
-    keep: f32,
-}
-
-impl AdamW {
-    /// One pass over weights and moments.
-    fn on_host(&self, [w, m, v]: [&[f32]; 3], g: &[f32]) -> [Vec<f32>; 3] {
-        let (b1, b2) = self.betas;
-        let mut new = [w.to_vec(), m.to_vec(), v.to_vec()];
-        let [w, m, v] = &mut new;
-        for (((w, m), v), &g) in w.iter_mut().zip(m).zip(v).zip(g) {
-            *m = b1 * *m + (1.0 - b1) * g;
-            *v = b2 * *v + (1.0 - b2) * g * g;
-            let direction = *m * self.corrections.0 / ((*v * self.corrections.1).sqrt() + self.epsilon);
-            *w = *w * self.keep - self.rate * direction;
-        }
-        new
-    }
-
-    fn on_device(&self, [w, m, v]: [Tensor<1>; 3], g: Tensor<1>) -> [Tensor<1>; 3] {
-        let (b1, b2) = self.betas;
-        let m = m * b1 + g.clone() * (1.0 - b1);
-        let v = v * b2 + g.clone() * g * (1.0 - b2);
-        let direction = m.clone() * self.corrections.0 / ((v.clone() * self.corrections.1).sqrt() + self.epsilon);
-        [w * self.keep - direction * self.rate, m, v]
-    }
+/// True if parameters are on the CPU. Elsewhere their work is one thread's: a thread has a stream of its own on a GPU,
+/// and streams wait for each other.
+pub(crate) fn on_host(parameters: &[Parameter]) -> bool {
+    parameters.iter().all(|parameter| host::is_host(&parameter.value.device()))
 }
 
 /// `√Σ g²` over all gradients: the norm that clipping bounds.

@@ -1,26 +1,29 @@
 //! The gate on burn tensors.
 
 use super::Activation;
+use crate::partial_sums::PartialSums;
 use crate::{Isa, host};
 use burn::tensor::{DType, Tensor, activation};
 
-/// `act(gate) · up` where the last dimension of `x` holds `[gate | up]`.
+/// `act(gate) · up` where the last dimension of `x` holds `[gate | up]`: on a GPU in one launch, which adds up the parts
+/// of `x` too.
 ///
 /// # Shapes
 /// `x [batch, rows, 2 d]`, result `[batch, rows, d]`.
-pub fn gate(kind: Activation, x: &Tensor<3>) -> Tensor<3> {
+pub fn gate(kind: Activation, x: PartialSums) -> Tensor<3> {
     let [batch, rows, width] = x.dims();
     let d = width / 2;
-    if let Some(values) = host::read(x) {
+    #[cfg(feature = "gpu")]
+    if let Some(values) = x.on_device() {
+        return crate::device::float_tensor(super::cube::gate(kind, &values, x.dims()));
+    }
+    let x = x.sum();
+    if let Some(values) = host::read(&x) {
         let mut y = vec![0f32; batch * rows * d];
         gate_on_team(kind, values.as_slice(), d, &mut y);
         return host::tensor(y, [batch, rows, d]);
     }
-    #[cfg(feature = "gpu")]
-    if let Some(values) = crate::device::untracked(x) {
-        return crate::device::float_tensor(super::cube::gate(kind, &values, x.dims()));
-    }
-    let (gate, up) = (x.clone().narrow(2, 0, d), x.clone().narrow(2, d, d));
+    let (gate, up) = (x.clone().narrow(2, 0, d), x.narrow(2, d, d));
     match kind {
         Activation::Silu => activation::silu(gate) * up,
         Activation::GeluTanh => {

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "gpu")]
 mod cube;
+#[cfg(all(test, feature = "gpu"))]
+mod device_tests;
 mod gradient;
 mod kernel;
 mod launch;

@@ -2,8 +2,9 @@
 
 use super::Placing;
 use crate::device;
-use crate::tree_attention::PassTable;
+use crate::partial_sums::{PartialSums, summed};
 use crate::tree_attention::sequences::{Sequences, Share};
+use crate::tree_attention::{AttentionSpec, PassTable};
 use burn::tensor::{Int, Tensor as Burn};
 use cubecl::prelude::*;
 
@@ -18,12 +19,24 @@ struct Geometry {
     head_dim: usize,
     half: usize,
     normed: bool,
+    biased: bool,
+    /// Parts of the projection.
+    parts: usize,
+}
+
+impl Geometry {
+    fn new(placing: &Placing<'_>, parts: usize) -> Self {
+        let AttentionSpec { heads, kv_heads, head_dim, .. } = *placing.spec;
+        let (normed, biased) = (placing.norms.is_some(), placing.bias.is_some());
+        Self { heads, kv_heads, head_dim, half: placing.angles.dims()[2], normed, biased, parts }
+    }
 }
 
 /// One head of one row of a sequence: a query, a key or a value.
 #[cube(launch_unchecked, address_type = "dynamic")]
-fn place_head<F: Float>(
-    qkv: &Tensor<F>,
+fn place_head<F: Float, G: Float>(
+    qkv: &Tensor<G>,
+    bias: &Tensor<F>,
     angles: &Tensor<f32>,
     q_norm: &Tensor<f32>,
     k_norm: &Tensor<f32>,
@@ -32,10 +45,12 @@ fn place_head<F: Float>(
     caches: &mut Sequence<OwnedTensor<F>>,
     shares: &Sequence<Share>,
     layer: usize,
+    size: usize,
     eps: f32,
     #[comptime] places: usize,
     #[comptime] g: Geometry,
     #[define(F)] _dtype: ElemType,
+    #[define(G)] _sums_dtype: ElemType,
 ) {
     let (d, half) = comptime!((g.head_dim, g.half));
     let (head, unit) = (CUBE_POS_X as usize, UNIT_POS as usize);
@@ -45,7 +60,7 @@ fn place_head<F: Float>(
     let is_query = head < comptime!(g.heads);
     let is_value = head >= comptime!(g.heads + g.kv_heads);
 
-    let scale = inverse_rms::<F>(qkv, from, eps, g);
+    let scale = inverse_rms::<F, G>(qkv, bias, from, head * d, size, eps, g);
     let slot = usize::cast_from(pass_table[table]) + usize::cast_from(pass_table[table + 1]) + own_row;
     let mut position = usize::cast_from(pass_table[table + 4 + rows + own_row]);
     if position >= angles.shape(0) {
@@ -59,15 +74,16 @@ fn place_head<F: Float>(
     let uncommitted = own_row < usize::cast_from(pass_table[table + 2]) && slot < capacity;
     let mut dim = unit;
     while dim < d {
-        let mut x = f32::cast_from(qkv[from + dim]);
+        let mut x = projected::<F, G>(qkv, bias, from + dim, head * d + dim, size, g);
         if !is_value {
-            x = normed::<F>(qkv, q_norm, k_norm, from, dim, scale, is_query, g);
+            x = normed(x, q_norm, k_norm, dim, scale, is_query, g);
             if dim < 2 * half {
                 let mut other = dim + half;
                 if dim >= half {
                     other = dim - half;
                 }
-                let y = normed::<F>(qkv, q_norm, k_norm, from, other, scale, is_query, g);
+                let mut y = projected::<F, G>(qkv, bias, from + other, head * d + other, size, g);
+                y = normed(y, q_norm, k_norm, other, scale, is_query, g);
                 x = rotated(x, y, angles, angle, dim, half);
             }
         }
@@ -119,17 +135,42 @@ fn write_to<F: Float>(
     }
 }
 
-/// `1 / sqrt(mean(x²) + eps)` of the head at `from`; 1 without norms.
+/// Number `at` of a projection of `size` numbers, its bias added, rounded as a matmul and an addition round it.
 #[cube]
-fn inverse_rms<F: Float>(qkv: &Tensor<F>, from: usize, eps: f32, #[comptime] g: Geometry) -> f32 {
+fn projected<F: Float, G: Float>(
+    qkv: &Tensor<G>,
+    bias: &Tensor<F>,
+    at: usize,
+    column: usize,
+    size: usize,
+    #[comptime] g: Geometry,
+) -> f32 {
+    let mut x = summed::<F, G>(qkv, at, size, comptime!(g.parts));
+    if comptime!(g.biased) {
+        x = f32::cast_from(F::cast_from(x + f32::cast_from(bias[column])));
+    }
+    x
+}
+
+/// `1 / sqrt(mean(x²) + eps)` of the head at `from`, whose bias begins at `column`; 1 without norms.
+#[cube]
+fn inverse_rms<F: Float, G: Float>(
+    qkv: &Tensor<G>,
+    bias: &Tensor<F>,
+    from: usize,
+    column: usize,
+    size: usize,
+    eps: f32,
+    #[comptime] g: Geometry,
+) -> f32 {
     let mut scale = f32::new(1.0);
     if comptime!(g.normed) {
         let mut squares = Shared::<[f32]>::new_slice(UNITS);
         let mut sum = f32::new(0.0);
         let mut dim = UNIT_POS as usize;
         while dim < comptime!(g.head_dim) {
-            let x = f32::cast_from(qkv[from + dim]);
-            sum += x * x;
+            let x = projected::<F, G>(qkv, bias, from + dim, column + dim, size, g);
+            sum = fma(x, x, sum);
             dim += UNITS;
         }
         squares[UNIT_POS as usize] = sum;
@@ -143,19 +184,18 @@ fn inverse_rms<F: Float>(qkv: &Tensor<F>, from: usize, eps: f32, #[comptime] g: 
     scale
 }
 
-/// A dimension of a query or key, normed where the model norms them.
+/// Dimension `dim` of a query or key, normed where the model norms them.
 #[cube]
-fn normed<F: Float>(
-    qkv: &Tensor<F>,
+fn normed(
+    x: f32,
     q_norm: &Tensor<f32>,
     k_norm: &Tensor<f32>,
-    from: usize,
     dim: usize,
     scale: f32,
     is_query: bool,
     #[comptime] g: Geometry,
 ) -> f32 {
-    let mut x = f32::cast_from(qkv[from + dim]);
+    let mut x = x;
     if comptime!(g.normed) {
         let mut weight = k_norm[dim];
         if is_query {
@@ -166,16 +206,17 @@ fn normed<F: Float>(
     x
 }
 
-/// Dimension `dim` of a rotated head: `x` is that dimension and `y` the other one of its plane.
+/// Dimension `dim` of a rotated head: `x` is that dimension and `y` the other one of its plane. What is fused is named, so
+/// that it is the same whatever else is compiled with it.
 #[cube]
 fn rotated(x: f32, y: f32, angles: &Tensor<f32>, angle: usize, dim: usize, half: usize) -> f32 {
     let place = dim % half;
     let (cos, sin) = (angles[angle + place], angles[angle + half + place]);
-    let mut turned = x * cos + y * sin;
+    let mut across = y * sin;
     if dim < half {
-        turned = x * cos - y * sin;
+        across = f32::new(0.0) - across;
     }
-    turned
+    fma(x, cos, across)
 }
 
 /// One key/value head of one layer, keys or values: each unit moves some dimensions of the whole path, in its order. A
@@ -208,34 +249,33 @@ fn gather_path<F: Float>(
 /// See [`super::place`].
 pub(super) fn place(
     placing: &Placing<'_>,
-    qkv: &Burn<3>,
+    qkv: &PartialSums,
     caches: &[&Burn<4>],
     layer: usize,
     tables: &[&PassTable],
 ) -> Burn<3> {
-    let spec = placing.spec;
-    let (heads, kv_heads, head_dim) = (spec.heads, spec.kv_heads, spec.head_dim);
-    let half = placing.angles.dims()[2];
-    let g = Geometry { heads, kv_heads, head_dim, half, normed: placing.norms.is_some() };
-    let qkv = device::floats(qkv);
+    let sums = qkv.on_device().expect("a tensor on a GPU");
+    let g = Geometry::new(placing, sums.parts);
     let (angles, table) = (device::floats(placing.angles), device::ints(tables[0].table()));
-    // Without norms their places are taken by anything that is there.
+    // Without norms and a bias their places are taken by anything that is there.
     let (q_norm, k_norm, eps) = match placing.norms {
         Some((q, k, eps)) => (device::floats(q), device::floats(k), eps),
         None => (angles.clone(), angles.clone(), 0.0),
     };
+    let bias = placing.bias.map_or_else(|| sums.sums.clone(), device::floats);
     let rows = tables.iter().map(|table| table.padded_rows()).sum();
-    let queries = device::empty(&qkv, [1, rows, heads * head_dim], qkv.dtype);
+    let queries = device::empty(&sums.sums, [1, rows, g.heads * g.head_dim], sums.dtype);
     for launch in Sequences::launches(caches, tables) {
         // SAFETY: positions are within the table of angles and slots within the caches, which had room for the rows in
         // flight when the tables were made.
         unsafe {
             place_head::launch_unchecked(
-                &qkv.client,
-                CubeCount::Static((heads + 2 * kv_heads) as u32, launch.rows() as u32, 1),
+                &queries.client,
+                CubeCount::Static((g.heads + 2 * g.kv_heads) as u32, launch.rows() as u32, 1),
                 CubeDim::new_1d(UNITS as u32),
-                device::address(std::iter::once(&qkv).chain(&launch.caches)),
-                device::arg(&qkv),
+                device::address(std::iter::once(&sums.sums).chain(&launch.caches)),
+                device::arg(&sums.sums),
+                device::arg(&bias),
                 device::arg(&angles),
                 device::arg(&q_norm),
                 device::arg(&k_norm),
@@ -244,10 +284,12 @@ pub(super) fn place(
                 launch.cache_args().collect(),
                 launch.shares(),
                 layer,
+                qkv.dims().iter().product(),
                 eps,
                 launch.places(),
                 g,
-                device::elem(&qkv),
+                device::elem(&queries),
+                device::elem(&sums.sums),
             );
         }
     }

@@ -2,6 +2,8 @@
 
 use super::{Placing, gather, place, reference};
 use crate::device::tests::{device, flat, has_bf16, ints_of, rounded, tensor, value, values_of};
+use crate::partial_sums::PartialSums;
+use crate::partial_sums::device_tests::{formats, parts};
 use crate::tree_attention::{AttentionMask, AttentionSpec, PassTable};
 use burn::tensor::{DType, Int, Tensor, TensorData};
 
@@ -44,9 +46,10 @@ fn placed(format: DType, limit: f32) {
         let cache = cache.reshape([4, spec.kv_heads, capacity, d]);
         let (qn, kn) = (tensor(q_norm.clone(), [d], &device), tensor(k_norm.clone(), [d], &device));
         let table = tensor(angles.clone(), [capacity, 2, half], &device);
-        let placing = Placing { spec: &spec, norms: normed.then_some((&qn, &kn, 1e-5)), angles: &table };
+        let norms = normed.then_some((&qn, &kn, 1e-5));
+        let placing = Placing { spec: &spec, bias: None, norms, angles: &table };
         let rows = tensor(qkv.clone(), [1, padded, width], &device).cast(format);
-        let queries = values_of(place(&placing, &rows, &[&cache], layer, &[&pass_table]));
+        let queries = values_of(place(&placing, &PartialSums::whole(rows.clone()), &[&cache], layer, &[&pass_table]));
         check_company(&placing, &rows, [&before[..], &values_of(cache.clone()), &queries], &pass_table);
         let mut want = before;
         for (row, position) in [5, 6, 6].into_iter().enumerate() {
@@ -75,11 +78,46 @@ fn check_company(placing: &Placing<'_>, qkv: &Tensor<3>, [before, after, queries
     };
     let caches: Vec<Tensor<4>> = (0..3).map(cache).collect();
     let joined = PassTable::joined(&[table; 3]);
-    let qkv = Tensor::cat(vec![qkv.clone(); 3], 1);
+    let qkv = PartialSums::whole(Tensor::cat(vec![qkv.clone(); 3], 1));
     let all =
         values_of(place(placing, &qkv, &caches.iter().collect::<Vec<_>>(), 1, &joined.iter().collect::<Vec<_>>()));
     assert_eq!(all, queries.repeat(3));
     caches.into_iter().for_each(|cache| assert_eq!(values_of(cache), after));
+}
+
+/// Parts and a bias are added up as in launches of their own, bit for bit.
+#[test]
+fn parts_and_a_bias_are_placed_as_their_sum() {
+    let Some(device) = device() else { return };
+    for (dtype, round) in formats(&device) {
+        for (spec, normed, biased) in
+            [(spec(3, 1, 40), true, true), (spec(2, 2, 16), false, true), (spec(2, 1, 64), true, false)]
+        {
+            let (d, half, capacity) = (spec.head_dim, 8, 12);
+            let (padded, width) = (PassTable::padded(3), (spec.heads + 2 * spec.kv_heads) * d);
+            let mask = AttentionMask::from_paths([&[0][..], &[0, 1], &[0, 2]]);
+            let pass_table = PassTable::new(&[1, 2, 3], &mask, 5, capacity, &[None], &device);
+            let weights = tensor(values(d, 3), [d], &device);
+            let bias_values: Vec<f32> = values(width, 6).into_iter().map(round).collect();
+            let bias: Tensor<1> = tensor(bias_values, [width], &device).cast(dtype);
+            let angles = tensor(values(capacity * 2 * half, 2), [capacity, 2, half], &device);
+            let norms = normed.then_some((&weights, &weights, 1e-5));
+            let placed = |bias: Option<&Tensor<1>>, qkv: &PartialSums| {
+                let size = 4 * spec.kv_heads * capacity * d;
+                let cache: Tensor<1> = flat(vec![0.0; size], [size], &device).cast(dtype);
+                let cache = cache.reshape([4, spec.kv_heads, capacity, d]);
+                let placing = Placing { spec: &spec, bias, norms, angles: &angles };
+                let queries = place(&placing, qkv, &[&cache], 1, &[&pass_table]);
+                [values_of(queries), values_of(cache)]
+            };
+            let sums = parts(&values(3 * padded * width, 1), [1, padded, width], dtype, &device);
+            let whole = sums.clone().sum();
+            let whole = if biased { whole + bias.clone().unsqueeze() } else { whole };
+            let want = placed(None, &PartialSums::whole(whole));
+            assert!(want[1].iter().any(|x| *x != 0.0));
+            assert_eq!(placed(biased.then_some(&bias), &sums), want, "{dtype:?}, {spec:?}");
+        }
+    }
 }
 
 #[test]

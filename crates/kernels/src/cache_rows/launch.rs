@@ -3,10 +3,11 @@
 use super::Placing;
 #[cfg(feature = "gpu")]
 use super::cube;
+use crate::partial_sums::PartialSums;
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
-/// Splits projections into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
+/// Adds up the parts of projections and their bias, splits them into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
 /// to the slots of the uncommitted rows, each sequence's to its cache. Returns the queries.
 ///
 /// # Shapes
@@ -17,7 +18,7 @@ use burn::tensor::{Int, Tensor};
 /// If the tensors are not on a GPU, or there are not as many caches as tables.
 pub fn place(
     placing: &Placing<'_>,
-    qkv: &Tensor<3>,
+    qkv: &PartialSums,
     caches: &[&Tensor<4>],
     layer: usize,
     tables: &[&PassTable],

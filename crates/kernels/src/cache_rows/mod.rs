@@ -21,6 +21,8 @@ use burn::tensor::Tensor;
 pub struct Placing<'a> {
     /// Sizes of the attention.
     pub spec: &'a AttentionSpec,
+    /// Bias of the projection, `[(heads + 2 · kv_heads) · head_dim]`, which is not added yet.
+    pub bias: Option<&'a Tensor<1>>,
     /// Norms over query and key heads, `[head_dim]` each, in `f32`, with their epsilon.
     pub norms: Option<(&'a Tensor<1>, &'a Tensor<1>, f32)>,
     /// Cosines and sines of every position, `[positions, 2, r / 2]` with `r ≤ head_dim`, in `f32`.

@@ -1,5 +1,6 @@
 //! RMS normalisation of burn tensors.
 
+use crate::partial_sums::PartialSums;
 use crate::{Isa, host};
 use burn::tensor::{DType, Tensor};
 
@@ -23,18 +24,19 @@ pub fn rms_norm<const D: usize>(x: &Tensor<D>, w: &Tensor<1>, eps: f32) -> Tenso
     (x * scale * w.clone().cast(DType::F32).unsqueeze()).cast(dtype)
 }
 
-/// `x + y` and its [`rms_norm`]: on a GPU in one launch.
+/// `x + y` and its [`rms_norm`]: on a GPU in one launch, which adds up the parts of `y` too.
 ///
 /// # Shapes
-/// As [`rms_norm`]; `y` as `x`.
-pub fn add_rms_norm<const D: usize>(x: Tensor<D>, y: Tensor<D>, w: &Tensor<1>, eps: f32) -> (Tensor<D>, Tensor<D>) {
+/// `x [batch, rows, d]`, `y` and both results the same.
+pub fn add_rms_norm(x: Tensor<3>, y: PartialSums, w: &Tensor<1>, eps: f32) -> (Tensor<3>, Tensor<3>) {
+    assert_eq!(x.dims(), y.dims(), "rows of another shape");
     #[cfg(feature = "gpu")]
-    if let (Some(a), Some(b), Some(weights)) = (crate::device::untracked(&x), crate::device::untracked(&y), single(w)) {
-        let (sum, normed) = super::cube::rms_norm(&a, Some(&b), &weights, eps, x.dims());
-        let sum = sum.map_or_else(|| x.clone() + y.clone(), crate::device::float_tensor);
-        return (sum, crate::device::float_tensor(normed));
+    if let (Some(values), Some(added), Some(weights)) = (crate::device::untracked(&x), y.on_device(), single(w))
+        && let (Some(sum), normed) = super::cube::rms_norm(&values, Some(&added), &weights, eps, x.dims())
+    {
+        return (crate::device::float_tensor(sum), crate::device::float_tensor(normed));
     }
-    let sum = x + y;
+    let sum = x + y.sum();
     let normed = rms_norm(&sum, w, eps);
     (sum, normed)
 }

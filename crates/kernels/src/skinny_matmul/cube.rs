@@ -166,25 +166,6 @@ pub(super) fn multiply_registers<F: Float>(
     sums[comptime!(at + 1)] = d[1usize];
 }
 
-/// One number of the result: the sums of all parts, in their order.
-#[cube(launch_unchecked, address_type = "dynamic")]
-fn add_parts<F: Float>(
-    sums: &Tensor<f32>,
-    out: &mut Tensor<F>,
-    size: usize,
-    parts: usize,
-    #[define(F)] _dtype: ElemType,
-) {
-    let at = ABSOLUTE_POS as usize;
-    if at < size {
-        let mut sum = f32::new(0.0);
-        for part in 0..parts {
-            sum += sums[part * size + at];
-        }
-        out[at] = F::cast_from(sum);
-    }
-}
-
 /// One number of the plain matrix `[out, in]`, from its place in fragments ([`super::reference::place`]).
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn unpack_number<F: Float>(
@@ -218,11 +199,11 @@ pub(super) fn is_supported(like: &CubeTensor) -> bool {
     like.client.features().matmul.mma.contains(&tile)
 }
 
-/// The product of `rows` rows of `x`, `[rows, out]`.
+/// The product of `rows` rows of `x` in its parts, `[parts, rows, out]`: in `f32`, or in the format of `x` if there is
+/// one.
 pub(super) fn multiply(x: &CubeTensor, packed: &CubeTensor, rows: usize, d_in: usize, d_out: usize) -> CubeTensor {
     let parts = parts(d_in, d_out);
-    let direct = parts == 1;
-    let sums = device::empty(x, [parts * rows, d_out], if direct { x.dtype } else { DType::F32 });
+    let sums = device::empty(x, [parts, rows, d_out], if parts == 1 { x.dtype } else { DType::F32 });
     let cubes = d_out.div_ceil(OUTPUTS).div_ceil(PLANES);
     // SAFETY: `packed` has whole groups of outputs, rows and outputs beyond the result's are not written, and a part
     // ends with the last block of inputs.
@@ -245,26 +226,7 @@ pub(super) fn multiply(x: &CubeTensor, packed: &CubeTensor, rows: usize, d_in: u
             device::elem(&sums),
         );
     }
-    if direct { sums } else { join(x, &sums, rows * d_out, parts, [rows, d_out]) }
-}
-
-pub(super) fn join(x: &CubeTensor, sums: &CubeTensor, size: usize, parts: usize, shape: [usize; 2]) -> CubeTensor {
-    let out = device::empty(x, shape, x.dtype);
-    // SAFETY: units beyond the result's size do nothing, and there are as many sums for each part.
-    unsafe {
-        add_parts::launch_unchecked(
-            &x.client,
-            CubeCount::Static(size.div_ceil(UNITS) as u32, 1, 1),
-            CubeDim::new_1d(UNITS as u32),
-            device::address([sums, &out]),
-            device::arg(sums),
-            device::arg(&out),
-            size,
-            parts,
-            device::elem(x),
-        );
-    }
-    out
+    sums
 }
 
 /// The plain matrix, `[out, in]`.

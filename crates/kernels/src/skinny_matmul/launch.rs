@@ -5,6 +5,7 @@ use super::reference::{pack, packed_size};
 use super::{MOST_ROWS, cube};
 use super::{OUTPUTS, fits};
 use crate::device;
+use crate::partial_sums::PartialSums;
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
 use rayon::prelude::*;
 
@@ -67,31 +68,42 @@ impl Fragments {
         packed_size(self.d_in, self.d_out) * 2
     }
 
-    /// `x · Wᵀ`. More than [`MOST_ROWS`] rows, and rows with gradients, are multiplied with the plain matrix, which is
-    /// unpacked for them.
+    /// `x · Wᵀ`.
+    ///
+    /// # Shapes
+    /// As of [`Self::multiply`].
+    ///
+    /// # Panics
+    /// If the weights are not on a GPU.
+    pub fn matmul(&self, x: &Tensor<3>) -> Tensor<3> {
+        self.multiply(x).sum()
+    }
+
+    /// `x · Wᵀ`, whose parts of K are not added up. More than [`MOST_ROWS`] rows, and rows with gradients, are multiplied
+    /// with the plain matrix, which is unpacked for them; that product is whole.
     ///
     /// # Shapes
     /// `x [batch, rows, in]`, result `[batch, rows, out]`.
     ///
     /// # Panics
     /// If the weights are not on a GPU.
-    pub fn matmul(&self, x: &Tensor<3>) -> Tensor<3> {
+    pub fn multiply(&self, x: &Tensor<3>) -> PartialSums {
         assert_eq!(x.dims()[2], self.d_in, "rows of another width");
         #[cfg(feature = "gpu")]
         if let Some(y) = self.few_rows(x) {
             return y;
         }
-        x.clone().matmul(self.plain().transpose().unsqueeze())
+        PartialSums::whole(x.clone().matmul(self.plain().transpose().unsqueeze()))
     }
 
     /// The product from fragments; `None` where the plain matrix is needed.
     #[cfg(feature = "gpu")]
-    fn few_rows(&self, x: &Tensor<3>) -> Option<Tensor<3>> {
+    fn few_rows(&self, x: &Tensor<3>) -> Option<PartialSums> {
         let [batch, rows, d_in] = x.dims();
         let fits = (1..=MOST_ROWS).contains(&(batch * rows)) && x.dtype() == self.packed.dtype();
         let x = if fits { device::untracked(x)? } else { return None };
-        let y = cube::multiply(&x, &device::in_place(&self.packed), batch * rows, d_in, self.d_out);
-        Some(device::float_tensor::<2>(y).reshape([batch, rows, self.d_out]))
+        let sums = cube::multiply(&x, &device::in_place(&self.packed), batch * rows, d_in, self.d_out);
+        Some(PartialSums::of_parts(device::float_tensor(sums), [batch, rows, self.d_out], self.packed.dtype()))
     }
 
     /// The plain matrix `[out, in]`, a copy.

@@ -77,7 +77,7 @@ impl PassTable {
     }
 
     /// Entries of the table.
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.sections() + self.windows.len() * self.section_size()
     }
 
@@ -115,6 +115,22 @@ impl PassTable {
     /// The tokens, padding included, `[R]`.
     pub fn tokens(&self) -> Tensor<1, Int> {
         self.table.clone().narrow(0, self.start + TOKENS, self.padded)
+    }
+
+    /// The tokens of several tables that are [`Self::joined`], padding included, one table after the other.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn tokens_of(tables: &[Self]) -> Tensor<1, Int> {
+        let [first, ..] = tables else { unreachable!("a pass has a sequence") };
+        if tables.len() == 1 {
+            return first.tokens();
+        }
+        if tables.iter().any(|table| table.len() != first.len()) {
+            return Tensor::cat(tables.iter().map(Self::tokens).collect(), 0);
+        }
+        let all = first.table.clone().reshape([tables.len(), first.len()]).narrow(1, TOKENS, first.padded);
+        all.reshape([tables.len() * first.padded])
     }
 
     /// Where a window's section begins.

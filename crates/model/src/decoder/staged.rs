@@ -3,6 +3,7 @@
 use super::Decoder;
 use crate::attention::{Pass, join_tables};
 use crate::hidden_states::HiddenStates;
+use crate::residual::ResidualStream;
 use crate::stages::Stage;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -32,6 +33,11 @@ impl Decoder {
         let mut moved: SmallVec<[Pass<'static>; 1]> = moved.collect::<Option<_>>()?;
         join_tables(&mut moved);
         Some(moved)
+    }
+
+    /// The residual stream on the device of a stage.
+    pub(super) fn stream_at(&self, stage: usize, stream: ResidualStream) -> ResidualStream {
+        if self.stages.len() == 1 { stream } else { self.moved(stream.sum(), stage).into() }
     }
 
     /// States on the device of a stage.

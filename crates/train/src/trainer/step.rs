@@ -5,7 +5,7 @@ use super::report::Report;
 use super::settings::FitSettings;
 use crate::error::TrainError;
 use crate::micro_batch::{Known, MicroBatchLimit, Step};
-use crate::optimizer::{Moments, clip, global_norm};
+use crate::optimizer::{Moments, clip, global_norm, on_host};
 use crate::parameters::Parameter;
 use crate::process_group::ProcessGroup;
 use burn::tensor::Tensor;
@@ -69,7 +69,8 @@ impl Fitted {
         Ok(Done { sums, norm, rate })
     }
 
-    /// Gradients of a replica's micro-batches, side by side, or one after another where two at once do not fit.
+    /// Gradients of a replica's micro-batches, side by side, or one after another where two at once do not fit and on
+    /// devices other than the CPU.
     fn parts<O: Objective>(
         &mut self,
         objective: &O,
@@ -83,7 +84,8 @@ impl Fitted {
             let held = objective.held_bytes() * share.len() as u64;
             let micro_batch = MicroBatchLimit::new(limit, &self.parameters, (share.len(), held), self.memory)?;
             let step = Step::new(objective, &weights, totals, micro_batch);
-            let parts: Result<Vec<Gradients>, _> = match self.memory.one_at_a_time || share.len() == 1 {
+            let one_by_one = self.memory.one_at_a_time || share.len() == 1 || !on_host(&self.parameters);
+            let parts: Result<Vec<Gradients>, _> = match one_by_one {
                 true => share.iter().map(|batch| step.gradients(batch)).collect(),
                 false => share.par_iter().map(|batch| team::one_of(share.len(), || step.gradients(batch))).collect(),
             };
@@ -91,7 +93,7 @@ impl Fitted {
                 observe(Report::Note(line));
             }
             match parts {
-                Err(TrainError::Memory { .. }) if !self.memory.one_at_a_time && share.len() > 1 => {
+                Err(TrainError::Memory { .. }) if !one_by_one => {
                     self.memory.one_at_a_time = true;
                     let line = "two micro-batches at once do not fit: they are computed one after another from here on";
                     observe(Report::Note(format!("step {}: {line}", number + 1)));

@@ -1,6 +1,6 @@
 //! The product on a GPU: codes become fragments of `mma.sync` in registers.
 
-use super::super::cube::{PLANES, join, multiply_registers, write_sums};
+use super::super::cube::{PLANES, multiply_registers, write_sums};
 use super::super::{INPUTS, LANE, LANES, OUTPUTS};
 use super::{ahead, part_blocks, parts};
 use crate::device;
@@ -247,12 +247,12 @@ fn unpack_number<F: Float, S: Float>(
     }
 }
 
-/// The product of `rows` rows of `x`, `[rows, out]`.
+/// The product of `rows` rows of `x` in its parts, `[parts, rows, out]`: in `f32`, or in the format of `x` if there is
+/// one.
 pub(super) fn multiply(x: &CubeTensor, coded: &Coded<'_>, rows: usize) -> CubeTensor {
     let Coded { words, scales, bits, d_in, d_out, group } = *coded;
     let (parts, blocks) = (parts(bits, d_in, d_out), d_in / INPUTS);
-    let direct = parts == 1;
-    let sums = device::empty(x, [parts * rows, d_out], if direct { x.dtype } else { DType::F32 });
+    let sums = device::empty(x, [parts, rows, d_out], if parts == 1 { x.dtype } else { DType::F32 });
     let cubes = d_out.div_ceil(OUTPUTS).div_ceil(PLANES);
     // SAFETY: `words` has whole groups of outputs and `scales` those of each, rows and outputs beyond the result's are
     // not written, and a part ends with the last block of inputs.
@@ -282,7 +282,7 @@ pub(super) fn multiply(x: &CubeTensor, coded: &Coded<'_>, rows: usize) -> CubeTe
             device::elem(&sums),
         );
     }
-    if direct { sums } else { join(x, &sums, rows * d_out, parts, [rows, d_out]) }
+    sums
 }
 
 /// The plain matrix, `[out, in]`.

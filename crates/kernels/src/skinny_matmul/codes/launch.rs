@@ -8,6 +8,7 @@ use super::cube;
 use super::holds;
 use super::reference::{code_bytes, pack, pack_scales};
 use crate::device;
+use crate::partial_sums::PartialSums;
 use crate::quantised_matmul::{CodeBits, Codes, ScaleFormat};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use rayon::prelude::*;
@@ -69,31 +70,42 @@ impl CodedFragments {
         code_bytes(self.bits, self.d_in, self.d_out) + self.scales.dims()[0] * self.scales.dtype().size()
     }
 
-    /// `x · Wᵀ`. More than [`super::super::MOST_ROWS`] rows, and rows with gradients, are multiplied with the plain
-    /// matrix in 16 bits, which is unpacked for them.
+    /// `x · Wᵀ`.
+    ///
+    /// # Shapes
+    /// As of [`Self::multiply`].
+    ///
+    /// # Panics
+    /// If the weights are not on a GPU.
+    pub fn matmul(&self, x: &Tensor<3>) -> Tensor<3> {
+        self.multiply(x).sum()
+    }
+
+    /// `x · Wᵀ`, whose parts of K are not added up. More than [`super::super::MOST_ROWS`] rows, and rows with gradients, are multiplied
+    /// with the plain matrix in 16 bits, which is unpacked for them; that product is whole.
     ///
     /// # Shapes
     /// `x [batch, rows, in]`, result `[batch, rows, out]`.
     ///
     /// # Panics
     /// If the weights are not on a GPU.
-    pub fn matmul(&self, x: &Tensor<3>) -> Tensor<3> {
+    pub fn multiply(&self, x: &Tensor<3>) -> PartialSums {
         assert_eq!(x.dims()[2], self.d_in, "rows of another width");
         #[cfg(feature = "gpu")]
         if let Some(y) = self.few_rows(x) {
             return y;
         }
-        x.clone().matmul(self.plain().transpose().unsqueeze())
+        PartialSums::whole(x.clone().matmul(self.plain().transpose().unsqueeze()))
     }
 
     /// The product from codes; `None` where the plain matrix is needed.
     #[cfg(feature = "gpu")]
-    fn few_rows(&self, x: &Tensor<3>) -> Option<Tensor<3>> {
+    fn few_rows(&self, x: &Tensor<3>) -> Option<PartialSums> {
         let [batch, rows, _] = x.dims();
         let fits = (1..=MOST_ROWS).contains(&(batch * rows)) && x.dtype() == self.dtype;
         let x = if fits { device::untracked(x)? } else { return None };
-        let y = self.on_device(|coded| cube::multiply(&x, coded, batch * rows));
-        Some(device::float_tensor::<2>(y).reshape([batch, rows, self.d_out]))
+        let sums = self.on_device(|coded| cube::multiply(&x, coded, batch * rows));
+        Some(PartialSums::of_parts(device::float_tensor(sums), [batch, rows, self.d_out], self.dtype))
     }
 
     /// The plain matrix `[out, in]` in 16 bits, a copy.
