@@ -57,8 +57,9 @@ impl HandoverDrafter {
     }
 
     /// Copy in which steps with trees of fewer nodes than these bound the first drafter's tree too.
-    pub fn usually(self, nodes: usize) -> Self {
-        Self { usual: nodes, ..self }
+    pub fn usually(mut self, nodes: usize) -> Self {
+        self.usual = nodes;
+        self
     }
 
     /// Copy in which the measured gains decide which one drafts, where steps last as long as is given.
@@ -68,8 +69,9 @@ impl HandoverDrafter {
     }
 
     /// As [`Self::measured`], by another clock.
-    pub fn timed_by(self, ratios: StepRatios, clock: Clock) -> Self {
-        Self { gains: Some(Gains::new(ratios, clock)), ..self }
+    pub fn timed_by(mut self, ratios: StepRatios, clock: Clock) -> Self {
+        self.gains = Some(Gains::new(ratios, clock));
+        self
     }
 
     /// The other drafter drafts.
