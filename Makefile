@@ -86,8 +86,8 @@ lint: check-source ## Format check, source checks, docs without their commands, 
 build: ## The CPU binary, target/release/gorgon
 	$(CARGO) build --release
 
-dist: ## A release archive in target/archive: a small binary (a build of its own, some 15 minutes), completions, man pages, checksum
-	$(CARGO) build --profile dist
+dist: ## A release archive in target/archive: a small binary with uploads to the hub (a build of its own, some 20 minutes), completions, man pages, checksum
+	$(CARGO) build --profile dist -p gorgon-cli --features push
 	scripts/dist.sh $(or $(CARGO_TARGET_DIR),target)/dist/gorgon
 
 gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon

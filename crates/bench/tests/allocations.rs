@@ -12,8 +12,11 @@ use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, Verifie
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
 use gorgon_draft::eagle::{EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
+use gorgon_draft::handover::{self, HandoverDrafter, StepRatios};
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
+use gorgon_draft::kangaroo::{KangarooConfig, KangarooDrafter, KangarooModel, KangarooShape};
 use gorgon_draft::layer::LayerShape;
+use gorgon_draft::measured::{self, MeasuredDrafter};
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::method::TrainingFreeMethod;
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
@@ -86,10 +89,11 @@ fn a_drafted_step_allocates_nothing() {
     let paths = [vec![0], vec![1], vec![2], vec![0, 0], vec![0, 1], vec![1, 0], vec![0, 0, 0]];
     let fixed = FixedTree::new(TreeShape::new(paths.to_vec()).unwrap());
     let (chain, dynamic) = (ChainTree::new(3).unwrap(), DynamicTree::new(8, 2, 3).unwrap());
-    for vocab_size in VOCABULARIES {
+    let of = |vocab_size| {
         let dir = tempfile::tempdir().unwrap();
         let decoder = model(dir.path(), vocab_size);
-        for (name, mut drafter) in drafters(dir.path(), &decoder).into_iter().chain(training_free()) {
+        let with_weights = drafters(dir.path(), &decoder).into_iter().chain(handovers(dir.path(), &decoder));
+        for (name, mut drafter) in with_weights.chain(training_free()) {
             let mut target = DecoderTarget::new(decoder.clone(), 256, drafter.needs().hooks);
             for (i, rule) in rules().iter().enumerate() {
                 for builder in [&chain as &dyn TreeBuilder, &fixed, &dynamic] {
@@ -99,6 +103,10 @@ fn a_drafted_step_allocates_nothing() {
                 }
             }
         }
+    };
+    // A thread for each model, as in a program: the memory that a thread keeps of one is not of the other's sizes.
+    for vocab_size in VOCABULARIES {
+        std::thread::scope(|scope| scope.spawn(|| of(vocab_size)).join().unwrap());
     }
 }
 
@@ -125,13 +133,35 @@ fn drafted(
 }
 
 /// Drafters that need no weights of their own.
-fn training_free() -> [(&'static str, Box<dyn Drafter>); 4] {
-    let suffix = SuffixDrafter::new(Suffix { store: None, least: 1 });
+fn training_free() -> [(&'static str, Box<dyn Drafter>); 5] {
     [
         ("ngram", Box::new(NgramDrafter::new(3))),
-        ("suffix", Box::new(suffix)),
+        ("suffix", suffix(1)),
+        ("auto", Box::new(MeasuredDrafter::new(measured::ways().unwrap()))),
         ("recycle", Box::new(RecycleDrafter::new(8))),
         ("partial", Partial::parse("16,4").unwrap().drafter()),
+    ]
+}
+
+fn suffix(least: usize) -> Box<dyn Drafter> {
+    Box::new(SuffixDrafter::new(Suffix { store: None, least }))
+}
+
+/// Suffix drafts in front of heads: where the gains decide, by a clock or by known times, and by a threshold.
+fn handovers(dir: &Path, decoder: &Arc<Decoder>) -> [(&'static str, Box<dyn Drafter>); 4] {
+    let heads = HeadsFolder::open(&dir.join("medusa")).unwrap();
+    let medusa = Arc::new(MedusaModel::load(&heads, decoder.clone()).unwrap());
+    let eagle = HeadsFolder::open(&dir.join("eagle")).unwrap();
+    let eagle = EagleDrafter::new(EagleModel::load(&eagle, decoder.clone()).unwrap());
+    let before = |least: usize, other: Box<dyn Drafter>| {
+        HandoverDrafter::new(suffix(least), other, handover::tree().unwrap()).usually(8)
+    };
+    let medusa = || Box::new(MedusaDrafter::sharing(medusa.clone())) as Box<dyn Drafter>;
+    [
+        ("suffix, else medusa", Box::new(before(1, medusa()).measured(StepRatios::default()))),
+        ("suffix, else medusa with known times", Box::new(before(1, medusa()).measured(StepRatios::alike()))),
+        ("suffix below 3, else medusa", Box::new(before(3, medusa()))),
+        ("suffix, else eagle", Box::new(before(1, Box::new(eagle)).measured(StepRatios::default()))),
     ]
 }
 
@@ -170,12 +200,20 @@ fn drafters(dir: &Path, decoder: &Arc<Decoder>) -> Vec<(&'static str, Box<dyn Dr
         ("hydra", hydra("hydra", grounded)),
         ("hydra++", hydra("plus", plus)),
         ("mtp", Box::new(MtpDrafter::new(mtp))),
+        ("kangaroo", Box::new(kangaroo(dir, decoder))),
         ("block", Box::new(block_drafter(dir, decoder))),
         ("ppd", Box::new(ProbeDrafter::new(ppd))),
         ("model", Box::new(DraftModelDrafter::new(small.clone(), DraftSampling::GREEDY))),
         ("model, drawn", Box::new(DraftModelDrafter::new(small, drawn))),
         ("probes", Box::new(Probing(Arc::new(decoder.embed(&[3, 11]).unwrap())))),
     ]
+}
+
+fn kangaroo(dir: &Path, decoder: &Arc<Decoder>) -> KangarooDrafter {
+    let config = KangarooConfig { exit_layer: 1, stop: 0.0 };
+    let shape = KangarooShape { config, layer: LayerShape::of(decoder.config()) };
+    let heads = heads(dir, "kangaroo", &shape.parameters(), &shape.document(""));
+    KangarooDrafter::new(KangarooModel::load(&heads, decoder.clone()).unwrap())
 }
 
 fn draft_model(dir: &Path, decoder: &Decoder) -> DraftModel {

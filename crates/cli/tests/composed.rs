@@ -60,6 +60,8 @@ impl Drafts {
             ("partial:16,4".to_owned(), "chain:6"),
             (format!("partial:16,4,small={model},window=16"), "chain:6"),
             (format!("partial:16,4,small={one},sinks=0,window=8,ahead=2"), "chain:6"),
+            (format!("suffix,else=cascade:{model},then=ngram:2,ahead=3,tail=2"), "chain:10"),
+            (format!("suffix:live,else=ouroboros:{model},gamma=4,w=3,n=4,g=3"), "own:14,7"),
         ]
     }
 }

@@ -73,10 +73,11 @@ struct Learner {
 }
 
 impl Learner {
-    fn start(heads: &str, log: &str) -> Self {
+    fn start(model: &str, drafter: [&str; 2], log: &str) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_gorgon"))
-            .args(["serve", "--model", &tiny(), "--port", "0", "--batch", "1", "--tree", "chain:2"])
-            .args(["--heads", heads, "--learn", log])
+            .args(["serve", "--model", model, "--port", "0", "--batch", "1", "--tree", "chain:2"])
+            .args(drafter)
+            .args(["--learn", log])
             .env_remove("GORGON_API_KEY")
             .stderr(Stdio::piped())
             .spawn()
@@ -109,6 +110,22 @@ impl Learner {
 
     /// The greedy answer to a question.
     fn answer(&self, question: &str) -> String {
+        self.reply(question)["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    }
+
+    /// The greedy answers to all questions, and how many tokens were drafted for them and accepted.
+    fn answers(&self) -> (Vec<String>, [u64; 2]) {
+        let (mut answers, mut counts) = (vec![], [0, 0]);
+        for question in questions() {
+            let reply = self.reply(&question);
+            answers.push(reply["choices"][0]["message"]["content"].as_str().unwrap().to_owned());
+            let count = |name: &str| reply["timings"][name].as_u64().unwrap();
+            counts = [counts[0] + count("draft_n"), counts[1] + count("draft_n_accepted")];
+        }
+        (answers, counts)
+    }
+
+    fn reply(&self, question: &str) -> serde_json::Value {
         let body = serde_json::json!({
             "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 24,
         });
@@ -118,8 +135,7 @@ impl Learner {
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         ));
-        let reply: serde_json::Value = serde_json::from_str(&reply).unwrap();
-        reply["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+        serde_json::from_str(&reply).unwrap()
     }
 
     fn renewals(&self) -> u64 {
@@ -146,9 +162,14 @@ fn heads(job: &Job) -> String {
     let model = format!("model={:?}", tiny());
     job.distill(&[&model]);
     job.train(&[&model, "training.steps=1", "training.learning_rate=1e-6"]);
-    let live = job.path("live");
+    copied(job, &job.run().unwrap().join("heads"), "live")
+}
+
+/// A folder's files in a folder of their own.
+fn copied(job: &Job, from: &Path, name: &str) -> String {
+    let live = job.path(name);
     std::fs::create_dir(&live).unwrap();
-    for entry in std::fs::read_dir(job.run().unwrap().join("heads")).unwrap().map(Result::unwrap) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         std::fs::copy(entry.path(), live.join(entry.file_name())).unwrap();
     }
     live.to_str().unwrap().to_owned()
@@ -177,7 +198,7 @@ fn a_server_takes_learnt_heads_up() {
     let job = Job::new();
     let live = heads(&job);
     let weights = Path::new(&live).join("model.safetensors");
-    let mut server = Learner::start(&live, &job.text("log"));
+    let mut server = Learner::start(&tiny(), ["--heads", &live], &job.text("log"));
     let before: Vec<String> = questions().iter().map(|question| server.answer(question)).collect();
     assert_eq!(server.renewals(), 0);
     let start = std::fs::read(&weights).unwrap();
@@ -203,6 +224,57 @@ fn replace(path: &Path, bytes: &[u8]) {
     let other = path.with_extension("new");
     std::fs::write(&other, bytes).unwrap();
     std::fs::rename(&other, path).unwrap();
+}
+
+/// A server takes newer weights up, and leaves damaged ones alone. Returns tokens that it drafted and accepted with the
+/// newer ones.
+fn takes_up(drafter: [&str; 2], weights: &Path, newer: &[u8], log: &str) -> [u64; 2] {
+    let mut server = Learner::start(backbone().to_str().unwrap(), drafter, log);
+    let (before, drafted) = server.answers();
+    assert!(drafted[0] > 0, "{drafter:?}");
+    replace(weights, newer);
+    server.waits_for("newer weights of the drafter, for answers that begin from now on");
+    let (after, counts) = server.answers();
+    assert_eq!((after, server.renewals()), (before.clone(), 1), "{drafter:?}");
+    replace(weights, &newer[..newer.len() / 2]);
+    server.waits_for("newer weights of the drafter are not used");
+    assert_eq!((server.answer(&questions()[0]), server.renewals()), (before[0].clone(), 1), "{drafter:?}");
+    counts
+}
+
+/// Heads of other kinds, and a draft model, are taken up as Medusa heads are.
+#[test]
+fn a_server_takes_newer_weights_of_every_kind_up() {
+    let job = Job::new();
+    job.distill(&[]);
+    let config = job.text("train.toml");
+    let kinds: [(&str, &[&str]); 5] = [
+        ("hydra", &[]),
+        ("eagle", &[]),
+        ("eagle3", &["eagle3.steps=3", "eagle3.aux_hidden_state_layers=[0, 1, 2]", "eagle3.draft_vocab=200"]),
+        ("mtp", &[]),
+        ("block", &["block.layers=1", "block.block_size=4"]),
+    ];
+    for (method, keys) in kinds {
+        let heads = |name: &str, steps: &str| {
+            let (named, runs) = (format!("method={method:?}"), job.path(&format!("{method}-{name}")));
+            let runs = format!("runs={:?}", runs.to_str().unwrap());
+            finished(&[&["train", "-c", &config, "--no-progress", &named, &runs, steps][..], keys].concat(), &[]);
+            let run = std::fs::read_dir(job.path(&format!("{method}-{name}"))).unwrap().next().unwrap().unwrap();
+            run.path().join("heads")
+        };
+        let (one, two) = (heads("one", "training.steps=2"), heads("two", "training.steps=8"));
+        let live = copied(&job, &one, &format!("{method}-live"));
+        let newer = std::fs::read(two.join("model.safetensors")).unwrap();
+        let log = job.text(&format!("{method}-log"));
+        takes_up(["--heads", &live], &Path::new(&live).join("model.safetensors"), &newer, &log);
+    }
+    let live = copied(&job, Path::new(&draft(&job)), "draft-live");
+    let newer = std::fs::read(backbone().join("model.safetensors")).unwrap();
+    let (drafter, weights) = (format!("model:{live}"), Path::new(&live).join("model.safetensors"));
+    let [drafted, accepted] = takes_up(["--drafter", &drafter], &weights, &newer, &job.text("draft-log"));
+    // The newer draft model is the model itself.
+    assert!(drafted > 0 && 10 * accepted >= 9 * drafted, "{accepted} of {drafted}");
 }
 
 /// A chat takes newer heads up between two answers.
@@ -261,11 +333,8 @@ fn heads_of_every_kind_learn() {
         };
         train(&["kangaroo.exit_layer=1"][..usize::from(method == "kangaroo")]);
         let run = std::fs::read_dir(job.path(method)).unwrap().next().unwrap().unwrap().path();
-        let (live, log) = (job.text(&format!("{method}-live")), job.text(&format!("{method}-log")));
-        std::fs::create_dir(&live).unwrap();
-        for entry in std::fs::read_dir(run.join("heads")).unwrap().map(Result::unwrap) {
-            std::fs::copy(entry.path(), Path::new(&live).join(entry.file_name())).unwrap();
-        }
+        let log = job.text(&format!("{method}-log"));
+        let live = copied(&job, &run.join("heads"), &format!("{method}-live"));
         let chat = |more: &[&str]| {
             let base = ["chat", "--model", model, "-p", "Who are you?", "--max-new-tokens", "16", "--json"];
             json(&finished(&[&base[..], more].concat(), &[]))["turns"][0]["ids"].clone()

@@ -5,7 +5,8 @@ mod gorgon;
 
 use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, refused, stderr};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -82,6 +83,40 @@ fn a_server_keeps_the_answers_of_all_its_clients() {
     };
     let (drafted, plain) = (steps(&format!("suffix:{store}")), steps("none"));
     assert!(drafted.0 == plain.0 && 3 * drafted.1 < plain.1, "{drafted:?} {plain:?}");
+}
+
+/// An answer that ends at a stop string is one: it joins the store. One whose client left does not.
+#[test]
+fn answers_that_end_at_a_stop_string_join_the_store() {
+    let server = serve(&["--drafter", "suffix:live:1,else=rest:live:1"]);
+    let ask = |more: &str, whole: bool| {
+        let body = format!(r#"{{"prompt": "What is 3 plus 30?", "temperature": 0, "max_tokens": 400{more}}}"#);
+        let address = server.1.trim_start_matches("http://").trim_end_matches('/');
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /v1/completions HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let (mut reply, mut first) = (String::new(), [0; 64]);
+        if whole {
+            stream.read_to_string(&mut reply).unwrap();
+        } else {
+            stream.read_exact(&mut first).unwrap();
+        }
+        reply
+    };
+    let reply = ask(r#", "ignore_eos": true, "stop": ["e"]"#, true);
+    assert!(reply.contains(r#""finish_reason":"stop""#), "{reply}");
+    ask(r#", "ignore_eos": true, "stream": true"#, false);
+    let reply = ask(r#", "stop": ["a"]"#, true);
+    assert!(reply.contains(r#""finish_reason":"stop""#), "{reply}");
+    let folder = tempfile::tempdir().unwrap();
+    let saved =
+        json(&gorgon(&["store", "save", "--url", &server.1, folder.path().join("s").to_str().unwrap(), "--json"]));
+    assert_eq!(saved["documents"], 2, "{saved}");
 }
 
 #[test]

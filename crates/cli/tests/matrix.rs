@@ -193,9 +193,11 @@ fn drafted_text_of_an_encoder_decoder_model_is_its_own() {
         for drafter in [format!("model:{model}"), format!("model:{draft}")] {
             bench.check(&model, TREES, &["--drafter", &drafter]);
         }
-        for drafter in ["suffix", "ngram:2", "jacobi:5", "early-exit:1", "recycle"] {
+        for drafter in ["suffix", "ngram:2", "jacobi:5", "early-exit:1", "recycle", "rest:live:1"] {
             bench.check(&model, &TREES[..3], &["--drafter", drafter]);
         }
+        bench.check(&model, &["chain:3"], &["--drafter", &format!("suffix:live:1,else=model:{draft}")]);
+        bench.check(&model, &["own:15,8"], &["--drafter", &format!("ouroboros:{draft},gamma=4,w=3,n=4,g=3")]);
         bench.check(&model, &["own:40,20"], &["--drafter", "lookahead:5,4,4"]);
         bench.check(&model, &["own:23,5"], &["--drafter", &format!("specinfer:{model}+{draft}")]);
         bench.check(&model, &["chain:4"], &["--drafter", &format!("cascade:{model},then=model:{draft}")]);
@@ -215,4 +217,30 @@ fn text_of_composed_drafters_is_the_models_own() {
         bench.check(model, &["chain:4"], &["--drafter", &format!("partial:16,4,small={model},{small}")]);
     }
     bench.check(model, &["own:15,8"], &["--drafter", &format!("ouroboros:{model},gamma=4,w=3,n=4,g=3")]);
+}
+
+/// A drafter that goes by matches in front of heads, a draft model, composed drafters, and one that reads its live store.
+#[test]
+fn text_of_handovers_is_the_models_own() {
+    let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
+    for (name, keys, _) in METHODS.iter().filter(|(name, ..)| ["medusa", "eagle3", "kangaroo"].contains(name)) {
+        let run = bench.train(name, keys);
+        let heads = ["--heads", run.to_str().unwrap(), "--drafter"];
+        let tree = if *name == "medusa" { "mc_sim_7b_63" } else { "chain:3" };
+        for drafter in ["suffix,else=auto", "rest:live:1,else=auto"] {
+            bench.check(model, &[tree], &[&heads[..], &[drafter]].concat());
+        }
+    }
+    for (other, tree) in [
+        (format!("specinfer:{model}+{model}"), "own:23,5"),
+        (format!("cascade:{model},then=ngram:2,tail=1"), "chain:4"),
+        (format!("cascade:{model},then=suffix:live:1"), "chain:4"),
+        (format!("ouroboros:{model},gamma=4,w=3,n=4,g=3"), "own:15,8"),
+        (format!("partial:16,4,small={model},window=16"), "chain:4"),
+        ("recycle".into(), "chain:4"),
+        ("rest:live:1,else=recycle".into(), "mc_sim_7b_63"),
+    ] {
+        bench.check(model, &[tree], &["--drafter", &format!("suffix:live:1,else={other}")]);
+    }
+    bench.check(model, TREES, &["--drafter", "rest:live:1"]);
 }

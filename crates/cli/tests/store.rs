@@ -5,6 +5,8 @@ mod gorgon;
 
 use chain::{Job, backbone, finished};
 use gorgon::{Model, gorgon, json, refused, stderr, stdout};
+use gorgon_model::device::FloatFormat;
+use gorgon_model::random::LlamaShape;
 use serde_json::Value;
 use std::path::Path;
 
@@ -178,4 +180,32 @@ fn pairs_need_two_drafters() {
     ] {
         generate(&model, drafter, &[words]);
     }
+}
+
+/// The file of SWIFT's search is of one model's weights: those of another with its sizes are refused.
+#[test]
+fn a_search_of_other_weights_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |name: &str, seed: u64| {
+        let dir = folder.path().join(name);
+        LlamaShape { layers: 5, ..gorgon::SHAPE }.write(&dir, FloatFormat::F32, seed).unwrap();
+        dir.to_str().unwrap().to_owned()
+    };
+    let (one, two) = (model("one", 1), model("two", 2));
+    let state = folder.path().join("swift.json");
+    let drafter = format!("swift:45,state={}", state.display());
+    let more = ["--ids", "1,2,3", "--max-new-tokens", "50", "--ignore-eos", "--drafter", &drafter];
+    let args = |model| [&["generate", "--model", model][..], &more].concat();
+    let (one, two) = (one.as_str(), two.as_str());
+    finished(&args(one), &[]);
+    let stored: Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
+    assert_eq!(stored["weights_sha256"].as_str().map(str::len), Some(64), "{stored}");
+    finished(&args(one), &[]);
+    refused(&args(two), &["swift.json", "other weights"]);
+    // Files once had no hash.
+    let mut old = stored.clone();
+    old.as_object_mut().unwrap().remove("weights_sha256");
+    std::fs::write(&state, old.to_string()).unwrap();
+    finished(&args(two), &[]);
+    refused(&args(one), &["swift.json", "other weights"]);
 }

@@ -19,8 +19,9 @@ use crate::training_free::TrainingFree;
 use gorgon_core::suggest::did_you_mean;
 use gorgon_core::tree::OwnTree;
 use gorgon_model::decoder::Decoder;
+use std::convert::Infallible;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -178,11 +179,40 @@ impl DrafterChoice {
         self.other().map_or(self, Self::last)
     }
 
+    /// All live stores that it reads become one, of the largest size that is named.
+    pub fn share_live_store(&mut self) {
+        let mut shared = None;
+        let Ok(()) = self.each_method::<Infallible>(&mut |method, _| {
+            method.store_mut().into_iter().for_each(|store| store.share(&mut shared));
+            Ok(())
+        });
+    }
+
+    /// Changes all methods without weights. Each comes with the folder of the model that it drafts for, where that is
+    /// not the target.
+    ///
+    /// # Errors
+    /// The first of `work`.
+    pub fn each_method<E>(&mut self, work: &mut Change<'_, E>) -> Result<(), E> {
+        match self {
+            Self::TrainingFree(method) => work(method, None),
+            Self::Composed(composed) => composed.then_mut().map_or(Ok(()), |(method, model)| work(method, Some(model))),
+            Self::Handover { first, other, .. } => {
+                work(first, None)?;
+                other.each_method(work)
+            }
+            Self::Auto | Self::Measured | Self::None | Self::Heads(_) | Self::Model(_) | Self::Oracle(_) => Ok(()),
+        }
+    }
+
     /// All methods without weights.
     pub fn methods(&self) -> impl Iterator<Item = &TrainingFree> {
         std::iter::successors(Some(self), |choice| choice.other()).filter_map(Self::training_free)
     }
 }
+
+/// A change of a method, with the folder of the model that it drafts for where that is not the target.
+type Change<'a, E> = dyn FnMut(&mut TrainingFree, Option<&Path>) -> Result<(), E> + 'a;
 
 /// Drafters that share their weights: one for each sequence that is decoded at a time.
 pub enum Drafters {
@@ -220,6 +250,8 @@ pub enum Drafters {
         tree: OwnTree,
         /// How long steps last, where the measured gains decide which one drafts.
         ratios: Option<StepRatios>,
+        /// Nodes of the others' usual tree.
+        nodes: usize,
         /// The others.
         other: Box<Drafters>,
     },
@@ -277,8 +309,8 @@ impl Drafters {
             Self::Kangaroo(model) => Box::new(KangarooDrafter::sharing(model.clone())),
             Self::Eagle(model) => Box::new(EagleDrafter::sharing(model.clone())),
             Self::Eagle3(model) => Box::new(EagleDrafter::sharing(model.clone())),
-            Self::Handover { first, tree, ratios, other } => {
-                let drafter = HandoverDrafter::new(first.drafter(), other.drafter(), *tree);
+            Self::Handover { first, tree, ratios, nodes, other } => {
+                let drafter = HandoverDrafter::new(first.drafter(), other.drafter(), *tree).usually(*nodes);
                 Box::new(match ratios {
                     Some(ratios) => drafter.measured(ratios.clone()),
                     None => drafter,

@@ -45,6 +45,24 @@ pub trait TrainingFreeMethod: Sized {
         None
     }
 
+    /// The store that it reads, to be shared.
+    fn store_mut(&mut self) -> Option<&mut StoreFile> {
+        None
+    }
+
+    /// Whether it writes a file that is of the weights of one model: [`bind`](Self::bind) has to be called.
+    fn is_of_weights(&self) -> bool {
+        false
+    }
+
+    /// Binds the file that it writes to weights with this SHA-256, in hexadecimal.
+    ///
+    /// # Errors
+    /// One line with the path when the file is of other weights.
+    fn bind(&mut self, _weights: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Opens the files that it names.
     ///
     /// # Errors

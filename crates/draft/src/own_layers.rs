@@ -11,6 +11,10 @@ use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{PassPlan, SkippedSublayers};
 use gorgon_model::target::Target;
+use smallvec::SmallVec;
+
+/// Levels of a tree whose streams need no allocation.
+const LEVELS: usize = 8;
 
 /// The layers that draft, and the cache that they read.
 enum Part<'a> {
@@ -25,7 +29,7 @@ pub(crate) struct OwnLayers<'a> {
     target: &'a mut dyn Target,
     part: Part<'a>,
     /// The residual streams of the nodes read so far, after the first layers.
-    streams: Vec<HiddenStates>,
+    streams: SmallVec<[HiddenStates; LEVELS]>,
     /// Nodes read so far.
     read: usize,
 }
@@ -33,12 +37,12 @@ pub(crate) struct OwnLayers<'a> {
 impl<'a> OwnLayers<'a> {
     /// The first `layers` layers.
     pub fn first(target: &'a mut dyn Target, layers: usize) -> Self {
-        Self { target, part: Part::First(layers), streams: vec![], read: 0 }
+        Self { target, part: Part::First(layers), streams: SmallVec::new(), read: 0 }
     }
 
     /// All layers over a part of the cache.
     pub fn retrieved(target: &'a mut dyn Target, part: &'a mut RetrievedCache) -> Self {
-        Self { target, part: Part::Retrieved(part), streams: vec![], read: 0 }
+        Self { target, part: Part::Retrieved(part), streams: SmallVec::new(), read: 0 }
     }
 
     /// The first node that was not read, and what the rows of the nodes from it on see.

@@ -71,6 +71,30 @@ macro_rules! methods {
                 }
             }
 
+            /// The store that it reads, to be shared.
+            pub fn store_mut(&mut self) -> Option<&mut StoreFile> {
+                match self {
+                    $(Self::$arm(method) => method.store_mut(),)+
+                }
+            }
+
+            /// Whether it writes a file that is of the weights of one model: [`Self::bind`] has to be called.
+            pub fn is_of_weights(&self) -> bool {
+                match self {
+                    $(Self::$arm(method) => method.is_of_weights(),)+
+                }
+            }
+
+            /// Binds the file that it writes to weights with this SHA-256, in hexadecimal.
+            ///
+            /// # Errors
+            /// One line with the path when the file is of other weights.
+            pub fn bind(&mut self, weights: &str) -> Result<(), String> {
+                match self {
+                    $(Self::$arm(method) => method.bind(weights),)+
+                }
+            }
+
             /// Opens the files that it names.
             ///
             /// # Errors

@@ -87,6 +87,6 @@ impl<'a> Batch<'a> {
     /// The feed's, or decoding's. No sequence has uncommitted rows then.
     pub fn serve<'r, E>(&mut self, rule: &dyn AcceptanceRule, feed: &mut dyn Feed<'r, Error = E>) -> Result<(), E> {
         let (method, pace) = (Method { tree: self.tree, rule }, self.pace.as_mut());
-        run(&mut Launched { sessions: &mut self.sessions, method, renew: Some(&*self.renew), pace }, feed)
+        run(&mut Launched { sessions: &mut self.sessions, method, renew: Some(&*self.renew), pace, chunk: None }, feed)
     }
 }

@@ -32,6 +32,12 @@ pub(crate) trait Executor {
     /// Reads on in a request's text; behind its end, picks the first new token.
     fn read_on(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError>;
 
+    /// Reads the chunk that another slot has just read, without a pass, where this request's text goes on with it too.
+    /// `None` where it does not.
+    fn read_along(&mut self, _slot: usize, _request: &mut Request<'_>) -> Result<Option<Progress>, DecodeError> {
+        Ok(None)
+    }
+
     /// A slot's answer ended, by itself or at its length.
     fn finished(&mut self, _slot: usize, _answer: &[Token]) {}
 

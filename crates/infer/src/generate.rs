@@ -53,6 +53,12 @@ pub trait Feed<'r> {
         true
     }
 
+    /// Whether a generation that the feed has stopped is an answer all the same: it came to its end. Asked once, before
+    /// [`finished`](Self::finished).
+    fn is_answer(&mut self, _slot: usize) -> bool {
+        false
+    }
+
     /// A slot's part in a step, before its events.
     fn stepped(&mut self, _slot: usize, _outcome: &StepOutcome) {}
 
@@ -141,7 +147,8 @@ fn fill<'r, E>(
     Ok(begun)
 }
 
-/// Reads on in the texts of requests that were begun, in turns. A request may end with its first token.
+/// Reads on in the texts of requests that were begun, in turns. A request may end with its first token. Requests that go
+/// on with the chunk that one has read, such as several answers to one prompt, take it over.
 fn read<'r, E>(
     executor: &mut dyn Executor,
     feed: &mut dyn Feed<'r, Error = E>,
@@ -152,33 +159,52 @@ fn read<'r, E>(
     while left > 0
         && let Some(slot) = reading.pop_front()
     {
-        let place = &mut slots[slot];
-        let Some(running) = place.as_mut() else { continue };
+        let Some(running) = slots[slot].as_mut() else { continue };
         if !feed.wanted(slot) {
             running.generation = Some(Generation::stopped(running.since.elapsed(), running.read));
-            finished((executor, feed), slot, place)?;
+            finished((executor, feed), slot, &mut slots[slot])?;
             continue;
         }
         let progress = executor.read_on(slot, &mut running.request).map_err(|error| feed.failed(error))?;
         running.read += progress.read;
         left = left.saturating_sub(progress.read);
-        let Some(token) = progress.first else {
-            reading.push_back(slot);
-            continue;
-        };
-        let limits = &running.request.limits;
-        let most = limits.max_new_tokens.min(executor.context(slot));
-        let mut generation = Generation::begun(token, most, running.since.elapsed(), running.read);
-        running.since = Instant::now();
-        let stopped = feed.event(slot, Event::Prefilled).is_break() | feed.event(slot, Event::Token(token)).is_break();
-        let finish = generation.finished(limits, stopped);
-        generation.finish = finish.unwrap_or(generation.finish);
-        running.generation = Some(generation);
-        if finish.is_some() {
-            finished((executor, feed), slot, place)?;
+        for _ in 0..reading.len() {
+            let Some(other) = reading.pop_front() else { break };
+            let Some(running) = slots[other].as_mut() else { continue };
+            let along = executor.read_along(other, &mut running.request).map_err(|error| feed.failed(error))?;
+            match along.and_then(|along| along.first) {
+                Some(token) => begin(executor, feed, (other, &mut slots[other]), token)?,
+                None => reading.push_back(other),
+            }
+        }
+        match progress.first {
+            Some(token) => begin(executor, feed, (slot, &mut slots[slot]), token)?,
+            None => reading.push_back(slot),
         }
     }
     Ok(())
+}
+
+/// A request whose text was read has its first token.
+fn begin<'r, E>(
+    executor: &mut dyn Executor,
+    feed: &mut dyn Feed<'r, Error = E>,
+    (slot, place): (usize, &mut Option<Running<'r>>),
+    token: Token,
+) -> Result<(), E> {
+    let Some(running) = place.as_mut() else { return Ok(()) };
+    let limits = &running.request.limits;
+    let most = limits.max_new_tokens.min(executor.context(slot));
+    let mut generation = Generation::begun(token, most, running.since.elapsed(), running.read);
+    running.since = Instant::now();
+    let stopped = feed.event(slot, Event::Prefilled).is_break() | feed.event(slot, Event::Token(token)).is_break();
+    let finish = generation.finished(limits, stopped);
+    generation.finish = finish.unwrap_or(generation.finish);
+    running.generation = Some(generation);
+    match finish {
+        Some(_) => finished((executor, feed), slot, place),
+        None => Ok(()),
+    }
 }
 
 /// Hands over a generation that has ended, and frees its slot.
@@ -188,7 +214,8 @@ fn finished<'r, E>(
     place: &mut Option<Running<'r>>,
 ) -> Result<(), E> {
     let Some(generation) = place.take().and_then(|running| running.generation) else { return Ok(()) };
-    if generation.finish != Finish::Stopped {
+    let is_answer = generation.finish != Finish::Stopped || feed.is_answer(slot);
+    if is_answer && !generation.ids.is_empty() {
         executor.finished(slot, &generation.ids);
     }
     feed.finished(slot, generation)
@@ -247,7 +274,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
         observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Generation, DecodeError> {
         let sessions = std::slice::from_mut(self);
-        generate_one(&mut Launched { sessions, method, renew: None, pace: None }, request, observe)
+        generate_one(&mut Launched { sessions, method, renew: None, pace: None, chunk: None }, request, observe)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::DecodeError;
 use crate::executor::{Executor, Progress};
 use crate::pace::{Choice, Pace};
 use crate::request::Request;
-use crate::session::{Method, Session};
+use crate::session::{ChunkOutput, Method, ReadChunk, Session};
 use crate::step::step;
 use crate::timing::StepTimes;
 use crate::turn::{Outcomes, Turn};
@@ -25,6 +25,8 @@ pub(crate) struct Launched<'a, T, D> {
     pub renew: Option<&'a dyn Fn() -> Session<T, D>>,
     /// Which trees pay, by the number of sequences; the method's own always if there is none.
     pub pace: Option<&'a mut Pace>,
+    /// The slot that has read last, and that pass's output, where there are other slots.
+    pub chunk: Option<(usize, ChunkOutput)>,
 }
 
 impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
@@ -56,20 +58,21 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
     }
 
     fn read_on(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
-        let session = &mut self.sessions[slot];
-        // An answer may be far shorter than its limit, so the cache is made ready for one as long as the prompt.
-        let ahead = request.limits.max_new_tokens.min(request.text.len().max(ROWS_AHEAD));
-        let chunk = session.read_on(&request.text, ahead)?;
-        let Some(states) = chunk.states else { return Ok(Progress { read: chunk.read, first: None }) };
-        let (position, last) = (session.len(), *request.text.last().ok_or(ModelError::EmptyPrompt)?);
-        request.random.set_position(position);
-        let rule = request.rule.as_deref().unwrap_or(self.method.rule);
-        let token = first(session.target(), last, &states, rule, &mut *request.random);
-        let token = token.ok_or(DecodeError::NonFinite { slot, position })?;
-        Ok(Progress { read: chunk.read, first: Some(token) })
+        self.chunk = None;
+        let (chunk, output) = self.sessions[slot].read_shared(&request.text, ahead(request))?;
+        self.chunk = output.filter(|_| self.sessions.len() > 1).map(|output| (slot, output));
+        Ok(Progress { read: chunk.read, first: self.first_of(slot, chunk, request)? })
+    }
+
+    fn read_along(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Option<Progress>, DecodeError> {
+        let Some((leader, output)) = &self.chunk else { return Ok(None) };
+        let Ok([other, session]) = self.sessions.get_disjoint_mut([*leader, slot]) else { return Ok(None) };
+        let chunk = session.read_along(other, output, &request.text, ahead(request))?;
+        chunk.map(|chunk| Ok(Progress { read: 0, first: self.first_of(slot, chunk, request)? })).transpose()
     }
 
     fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
+        self.chunk = None;
         // A step in which some are not drafted says little about drafting.
         let pace = self.pace.as_deref_mut().filter(|_| turns.iter().all(|turn| turn.drafts));
         let Some(pace) = pace else { return step(self.sessions, turns, self.method, times) };
@@ -84,4 +87,23 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
         pace.record(sequences, choice, times.total(), tokens);
         Ok(outcomes)
     }
+}
+
+impl<T: Target, D: Drafter> Launched<'_, T, D> {
+    /// The first new token behind a chunk; `None` while there is more to read.
+    fn first_of(&self, slot: usize, chunk: ReadChunk, request: &mut Request<'_>) -> Result<Option<Token>, DecodeError> {
+        let Some(states) = chunk.states else { return Ok(None) };
+        let session = &self.sessions[slot];
+        let (position, last) = (session.len(), *request.text.last().ok_or(ModelError::EmptyPrompt)?);
+        request.random.set_position(position);
+        let rule = request.rule.as_deref().unwrap_or(self.method.rule);
+        let token = first(session.target(), last, &states, rule, &mut *request.random);
+        token.ok_or(DecodeError::NonFinite { slot, position }).map(Some)
+    }
+}
+
+/// New tokens that the cache is made ready for. An answer may be far shorter than its limit, so these are as many as the
+/// prompt has.
+fn ahead(request: &Request<'_>) -> usize {
+    request.limits.max_new_tokens.min(request.text.len().max(ROWS_AHEAD))
 }

@@ -7,6 +7,7 @@ use gorgon_core::{PooledVec, Token};
 use gorgon_draft::drafter::{DraftError, Drafter, Feedback, Needs, NoDrafter, VerifiedPass};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::hidden_states::HiddenStates;
+use gorgon_model::pass::PassOutput;
 use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
 
 /// How drafts are arranged and accepted.
@@ -34,6 +35,14 @@ pub struct ReadChunk {
     pub states: Option<HiddenStates>,
     /// Tokens of the chunk.
     pub read: usize,
+}
+
+/// Output of a pass over a chunk of a text, for other sessions that stand before the same chunk.
+#[derive(Debug)]
+pub(crate) struct ChunkOutput {
+    /// Tokens in front of it.
+    from: usize,
+    output: PassOutput,
 }
 
 /// A sequence with its target and its drafter. Plain decoding is a session without a drafter.
@@ -158,27 +167,87 @@ impl<T: Target, D: Drafter> Session<T, D> {
     /// When the text is empty, does not fit or holds a token outside the vocabulary, or the drafter fails. What was
     /// read until then stays read.
     pub fn read_on(&mut self, text: &[Token], ahead: usize) -> Result<ReadChunk, DecodeError> {
+        Ok(self.read_shared(text, ahead)?.0)
+    }
+
+    /// As [`Self::read_on`], with what the pass put out; `None` of a source.
+    ///
+    /// # Errors
+    /// As of [`Self::read_on`].
+    pub(crate) fn read_shared(
+        &mut self,
+        text: &[Token],
+        ahead: usize,
+    ) -> Result<(ReadChunk, Option<ChunkOutput>), DecodeError> {
         // The last token is read in any case: its state is asked for.
         let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
         if self.target.has_encoder() && (self.source != most || self.known(text) < most) {
             self.reset();
             self.target.check(text)?;
             self.read_source(&text[..most])?;
-            return Ok(ReadChunk { states: None, read: most });
+            return Ok((ReadChunk { states: None, read: most }, None));
         }
         self.truncate(self.known(text).min(most));
         if self.target.has_encoder() && self.source != most {
             // A drafter that could not go back forgot the source too.
             self.target.check(text)?;
             self.read_source(&text[..most])?;
-            return Ok(ReadChunk { states: None, read: most });
+            return Ok((ReadChunk { states: None, read: most }, None));
         }
+        self.prepare(text, ahead)?;
+        let (from, unread) = (self.len(), text.len() - self.len());
+        let chunk = &text[from..][..unread.min(PREFILL_CHUNK)];
+        let output = self.target.extend(chunk)?;
+        self.observe_chunk(chunk, &output)?;
+        let states = (unread == chunk.len()).then(|| output.hidden.narrow(chunk.len() - 1, 1));
+        Ok((ReadChunk { states, read: chunk.len() }, Some(ChunkOutput { from, output })))
+    }
+
+    /// Reads the chunk of a text that another session of the same model has read last, without a pass of its own: the
+    /// rows of that session's cache are copied, and the drafter observes the same output. `None`, and nothing is read,
+    /// where this text does not go on as that one, this session stands elsewhere, or its target cannot do so.
+    ///
+    /// # Errors
+    /// As of [`Self::read_on`].
+    pub(crate) fn read_along(
+        &mut self,
+        other: &Self,
+        chunk: &ChunkOutput,
+        text: &[Token],
+        ahead: usize,
+    ) -> Result<Option<ReadChunk>, DecodeError> {
+        let (from, to) = (chunk.from, other.len());
+        let is_same = text.len() >= to && text[..to] == other.text[..to];
+        // As where the text is read: its last token is not taken as known.
+        if !is_same || self.target.has_encoder() || self.known(text).min(text.len() - 1) != from {
+            return Ok(None);
+        }
+        self.truncate(from);
+        if self.len() != from {
+            return Ok(None);
+        }
+        self.prepare(text, ahead)?;
+        if !self.target.adopt(&other.target, to)? {
+            return Ok(None);
+        }
+        self.observe_chunk(&text[from..to], &chunk.output)?;
+        let states = (to == text.len()).then(|| chunk.output.hidden.narrow(to - from - 1, 1));
+        Ok(Some(ReadChunk { states, read: to - from }))
+    }
+
+    /// Checks what is unread of a text, and makes room for it and `ahead` more rows.
+    fn prepare(&mut self, text: &[Token], ahead: usize) -> Result<(), DecodeError> {
         self.target.check(&text[self.len()..])?;
         let unread = text.len() - self.len();
         self.target.reserve(unread + ahead.min(self.target.context().saturating_sub(text.len())));
-        let chunk = &text[self.len()..][..unread.min(PREFILL_CHUNK)];
-        let states = self.extend(chunk)?.filter(|_| unread == chunk.len());
-        Ok(ReadChunk { states, read: chunk.len() })
+        Ok(())
+    }
+
+    /// Takes note of a chunk that the target has committed.
+    fn observe_chunk(&mut self, chunk: &[Token], output: &PassOutput) -> Result<(), DecodeError> {
+        let rows: PooledVec<usize> = (0..chunk.len()).collect();
+        let observed = self.drafter.observe(VerifiedPass::prompt(chunk, output, &rows));
+        self.keep(chunk, observed)
     }
 
     /// Forgets all tokens from the first one that differs from a text on.
@@ -206,9 +275,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
         let mut last = None;
         for chunk in tokens.chunks(PREFILL_CHUNK) {
             let output = self.target.extend(chunk)?;
-            let rows: PooledVec<usize> = (0..chunk.len()).collect();
-            let observed = self.drafter.observe(VerifiedPass::prompt(chunk, &output, &rows));
-            self.keep(chunk, observed)?;
+            self.observe_chunk(chunk, &output)?;
             last = Some(output.hidden.narrow(chunk.len() - 1, 1));
         }
         Ok(last)

@@ -4,6 +4,7 @@
 //! [`KvCache::reserve`] opens slots for them, [`KvCache::commit`] keeps one path of them and [`KvCache::roll_back`]
 //! none. A pass without a reservation, or a second reservation, is an error.
 
+mod adopted;
 mod error;
 mod on_device;
 mod retrieved;

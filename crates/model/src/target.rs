@@ -128,6 +128,18 @@ pub trait Target: Send {
     /// Drops committed tokens from `length` on.
     fn truncate(&mut self, length: usize);
 
+    /// Commits tokens that another target of the same model has committed, up to `length`, without reading them. All
+    /// committed tokens of this one must be the other's too. False, and nothing changes, where targets cannot do so.
+    ///
+    /// # Errors
+    /// When the tokens do not fit.
+    fn adopt(&mut self, _other: &Self, _length: usize) -> Result<bool, ModelError>
+    where
+        Self: Sized,
+    {
+        Ok(false)
+    }
+
     /// A target of its own that holds a copy of the first `length` committed tokens, without hooks.
     fn fork(&self, length: usize) -> Box<dyn Target>;
 

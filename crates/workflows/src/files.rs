@@ -2,10 +2,11 @@
 
 use crate::failure::Failure;
 use crate::settings::Settings;
-use gorgon_runs::provenance::hash_bytes;
+use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::{hash_bytes, hash_folder_weights};
 use serde_json::Value;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Copies a file, whole or not at all.
 ///
@@ -86,6 +87,16 @@ pub fn tokenizer_hash(model: &Path) -> Result<String, Failure> {
     const NAME: &str = "tokenizer.json";
     let bytes = gorgon_gguf::read(model, NAME, MAX_TOKENIZER_BYTES);
     Ok(hash_bytes(&bytes.map_err(|error| Failure::io(&gorgon_gguf::place(model, NAME), &error))?))
+}
+
+/// Hash of a model's weights.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn weights_hash(model: &Path) -> Result<String, Failure> {
+    let checkpoint = Checkpoint::open(model)?;
+    let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
+    Ok(hash_folder_weights(&files)?)
 }
 
 /// Copies the files of a licence from one model's folder to another's.

@@ -21,7 +21,7 @@ use gorgon_core::tree::{TreeChoice, TreeKind};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A drafter that is made of others, as it is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +152,16 @@ impl Composed {
         match self {
             Self::TriForce(name) => (tokens.min(name.rows()), name.partial.bytes(model, compute, tokens)),
             Self::SpecInfer(_) | Self::Cascade(_) | Self::Ouroboros(_) => (tokens, 0),
+        }
+    }
+
+    /// The drafter without weights that drafts for its first model, to be changed, and that model's folder.
+    pub fn then_mut(&mut self) -> Option<(&mut TrainingFree, &Path)> {
+        match self {
+            Self::Cascade(CascadeName { model, then: Then::TrainingFree(method), .. }) => {
+                Some((method, model.as_path()))
+            }
+            Self::Cascade(_) | Self::SpecInfer(_) | Self::Ouroboros(_) | Self::TriForce(_) => None,
         }
     }
 

@@ -10,13 +10,16 @@
 //!   step. It begins optimistic from 4 tokens on: a match is taken to go on for half its length.
 //! * The other drafter is measured where it drafts. A class that it was seldom asked in counts as all of its steps. After
 //!   64 steps of the first drafter in a class it drafts one.
-//! * Times are `T(n) / T(1)` where they were measured with the heads ([`StepRatios`]); else all steps count alike, and
-//!   tokens per step decide.
+//! * Times are `T(n) / T(1)` where heads were calibrated ([`StepRatios`]). Where they were not, and of all other
+//!   drafters, a clock tells how long steps last, drafts included ([`super::timed`]), and verification is taken to last
+//!   equally long for all numbers of rows that were not measured.
 //!
-//! No clock takes part. Means outlive a text.
+//! Where a clock takes part, choices depend on it. Greedy and coupled text does not depend on the choices; under rules
+//! that draw at random a seed stands for another text of the same distribution each time. Means outlive a text.
 
+use super::timed::{OtherCosts, WEIGHT};
 use super::watched::{Watched, cut, order};
-use crate::measured::StepCosts;
+use crate::measured::{Clock, StepCosts};
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;
 use gorgon_core::tree::DraftTree;
@@ -29,8 +32,6 @@ const SIZES: [usize; 4] = [4, 8, 16, LARGEST];
 pub const LARGEST: usize = 40;
 /// Steps that the means of the first drafter begin with.
 const BEGUN: usize = 2;
-/// Weight of a new step in the means.
-const WEIGHT: f64 = 1.0 / 32.0;
 /// Steps of all classes that the other drafter's mean in a class begins with.
 const ALIKE: f64 = 16.0;
 /// Steps of the first drafter in a class after which the other drafts one.
@@ -43,16 +44,23 @@ const MARGIN: f64 = 1.05;
 pub struct StepRatios {
     /// Verification alone: the first drafter takes next to no time.
     pub verified: StepCosts,
-    /// With the drafts of the other drafter.
-    pub drafted: StepCosts,
+    /// With the drafts of the other drafter; `None` where that is to be measured while it drafts.
+    pub drafted: Option<StepCosts>,
+}
+
+impl StepRatios {
+    /// All steps last equally long, whoever drafts.
+    pub fn alike() -> Self {
+        Self { drafted: Some(StepCosts::default()), ..Self::default() }
+    }
 }
 
 /// Means of both drafters.
-#[derive(Clone, Debug)]
 pub(super) struct Gains {
-    ratios: StepRatios,
+    verified: StepCosts,
+    costs: OtherCosts,
     first: [[MeanSpeed; SIZES.len()]; CLASSES],
-    /// By class, no match included; seconds are plain steps.
+    /// By class, no match included; seconds are the costs of [`OtherCosts`].
     other: [MeanSpeed; CLASSES + 1],
     /// The other's steps of all classes.
     all: MeanSpeed,
@@ -64,43 +72,57 @@ pub(super) struct Gains {
 }
 
 impl Gains {
-    pub fn new(ratios: StepRatios) -> Self {
+    pub fn new(ratios: StepRatios, clock: Clock) -> Self {
+        let StepRatios { verified, drafted } = ratios;
         let mut first = [[MeanSpeed::default(); SIZES.len()]; CLASSES];
         for (class, means) in first.iter_mut().enumerate() {
             for (mean, size) in means.iter_mut().zip(SIZES) {
                 let tokens = (1.0 + f64::from(1 << class) / 2.0).min(size as f64);
-                (0..BEGUN).for_each(|_| mean.add_slowly(WEIGHT, ratios.verified.ratio(size), tokens));
+                (0..BEGUN).for_each(|_| mean.add_slowly(WEIGHT, verified.ratio(size), tokens));
             }
         }
         let (other, all) = ([MeanSpeed::default(); CLASSES + 1], MeanSpeed::default());
-        Self { ratios, first, other, all, since: [0; CLASSES], watched: None, step: None }
+        let costs = OtherCosts::new(drafted, clock);
+        Self { verified, costs, first, other, all, since: [0; CLASSES], watched: None, step: None }
     }
 
     /// The text goes on elsewhere.
     pub fn forget_text(&mut self) {
         (self.watched, self.step) = (None, None);
+        self.costs.forget();
     }
 
-    /// The draft that the first drafter makes of its whole one; `None` where the other is to draft.
-    pub fn choose(&mut self, matched: usize, draft: &DraftTree) -> Option<DraftTree> {
+    /// A step begins.
+    pub fn begin(&mut self) {
         self.step = None;
+        self.costs.begin();
+    }
+
+    /// The draft of at most so many nodes that the first drafter makes of its whole one; `None` where the other is to
+    /// draft.
+    pub fn choose(&mut self, matched: usize, draft: &DraftTree, most: usize) -> Option<DraftTree> {
         let (class, order) = (class(matched), order(draft));
-        let size = self.size(class).filter(|_| self.since[class] < EXPLORED);
+        let size = self.size(class, most).filter(|_| self.since[class] < EXPLORED);
         self.since[class] = size.map_or(0, |_| self.since[class] + 1);
         let chosen = size.map(|size| cut(draft, &order, size));
+        if let Some(chosen) = &chosen {
+            self.costs.drafted(chosen.tree().len(), false);
+        }
         self.watched.get_or_insert_with(|| Watched::new(class, draft, order));
         chosen
     }
 
-    /// The size of tree with which the first drafter gains most, if it gains more than the other.
-    fn size(&self, class: usize) -> Option<usize> {
+    /// The size of tree, of at most so many nodes, with which the first drafter gains most, if it gains more than the
+    /// other.
+    fn size(&self, class: usize, most: usize) -> Option<usize> {
         let own = self.other[class + 1];
         self.all.rate(1)?;
         let steps = f64::from(own.steps());
         let mean = |own: f64, all: f64| (steps * own + ALIKE * all) / (steps + ALIKE);
         let tokens = mean(own.tokens(), self.all.tokens());
-        let least = MARGIN * tokens / mean(own.seconds(), self.all.seconds());
-        let sizes = self.first[class].iter().zip(SIZES).filter(|(mean, _)| mean.tokens() >= tokens);
+        let least = MARGIN * tokens * self.costs.plain() / mean(own.seconds(), self.all.seconds());
+        let sizes = self.first[class].iter().zip(SIZES).filter(|&(_, size)| size <= most);
+        let sizes = sizes.filter(|(mean, _)| mean.tokens() >= tokens);
         let gains = sizes.filter_map(|(mean, size)| Some((mean.rate(1)?, size))).filter(|&(rate, _)| rate > least);
         gains.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, size)| size)
     }
@@ -114,7 +136,7 @@ impl Gains {
     pub fn report(&self, name: &str) {
         let classes = self.first.iter().zip(&self.other[1..]).enumerate();
         for (class, (first, other)) in classes.filter(|(_, (_, other))| other.rate(1).is_some()) {
-            let size = self.size(class);
+            let size = self.size(class, LARGEST);
             let tokens = SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, mean)| mean.tokens());
             let (matched, other) = (1 << class, other.tokens());
             tracing::debug!(name, matched, first_nodes = size, first_tokens = tokens, other_tokens = other, "handover");
@@ -124,18 +146,21 @@ impl Gains {
     /// The other drafter has drafted so many rows.
     pub fn handed_over(&mut self, matched: usize, rows: usize) {
         self.step = Some((matched.checked_ilog2().map_or(0, |_| class(matched) + 1), rows));
+        self.costs.drafted(rows, true);
     }
 
     /// A step has committed tokens: as many as it emitted. `next` is the one that they are followed by.
     pub fn observe(&mut self, tokens: &[Token], next: Token) {
-        if let Some((class, rows)) = self.step.take() {
-            let (cost, tokens) = (self.ratios.drafted.ratio(rows), tokens.len() as f64);
+        let step = self.step.take();
+        let cost = self.costs.end(step.map_or(1, |(_, rows)| rows), &self.verified);
+        if let (Some((class, _)), Some(cost)) = (step, cost) {
+            let tokens = tokens.len() as f64;
             self.other[class].add_slowly(WEIGHT, cost, tokens);
             self.all.add_slowly(WEIGHT, cost, tokens);
         }
         if let Some(watched) = self.watched.take_if(|watched| watched.follow(tokens, next, SIZES)) {
             for ((mean, size), accepted) in self.first[watched.class].iter_mut().zip(SIZES).zip(watched.accepted) {
-                let cost = self.ratios.verified.ratio(size.min(watched.nodes()));
+                let cost = self.verified.ratio(size.min(watched.nodes()));
                 mean.add_slowly(WEIGHT, cost, accepted as f64 + 1.0);
             }
         }

@@ -2,20 +2,27 @@
 //!
 //! With a threshold (`below=N`) the first declines, with a lone root, where fewer than `N` tokens match, and the other
 //! one drafts there. Without one the measured gains decide: the first drafts where, after matches of about this length,
-//! its steps emit more tokens per time than the other's. Both rules look at committed text alone and settle the choice
-//! before a token is drawn, so each proposal is accepted by the law of the drafter that made it. Both drafters observe
-//! all committed text.
+//! its steps emit more tokens per time than the other's. Both rules look at committed text, and at times of steps, alone
+//! and settle the choice before a token is drawn, so each proposal is accepted by the law of the drafter that made it.
+//! Both drafters observe all committed text.
+//!
+//! A step that names a smaller tree than the other drafter's usual one bounds the first drafter's tree as well: where
+//! many sequences are decoded at once, small steps pay.
 
 mod gains;
+mod timed;
 mod watched;
 
 use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
+use crate::measured::Clock;
 use crate::trace::Trace;
 use gains::Gains;
 use gorgon_core::Token;
-use gorgon_core::tree::{OwnError, OwnTree};
+use gorgon_core::tree::{OwnError, OwnTree, TreeBuilder};
 use gorgon_model::target::Target;
+use std::time::Instant;
+use watched::{cut, order};
 
 pub use gains::{LARGEST, StepRatios};
 
@@ -37,6 +44,8 @@ pub struct HandoverDrafter {
     other: Box<dyn Drafter>,
     /// The first drafter's tree. The one that steps name is the other's.
     tree: OwnTree,
+    /// Nodes of the other's usual tree.
+    usual: usize,
     /// Decides where the first does not decline.
     gains: Option<Gains>,
 }
@@ -44,12 +53,24 @@ pub struct HandoverDrafter {
 impl HandoverDrafter {
     /// `first` reads no hidden states, and drafts `tree` wherever it does not decline.
     pub fn new(first: Box<dyn Drafter>, other: Box<dyn Drafter>, tree: OwnTree) -> Self {
-        Self { name: format!("{},else={}", first.name(), other.name()), first, other, tree, gains: None }
+        Self { name: format!("{},else={}", first.name(), other.name()), first, other, tree, usual: 0, gains: None }
+    }
+
+    /// Copy in which steps with trees of fewer nodes than these bound the first drafter's tree too.
+    pub fn usually(mut self, nodes: usize) -> Self {
+        self.usual = nodes;
+        self
     }
 
     /// Copy in which the measured gains decide which one drafts, where steps last as long as is given.
-    pub fn measured(mut self, ratios: StepRatios) -> Self {
-        self.gains = Some(Gains::new(ratios));
+    pub fn measured(self, ratios: StepRatios) -> Self {
+        let start = Instant::now();
+        self.timed_by(ratios, Box::new(move || start.elapsed()))
+    }
+
+    /// As [`Self::measured`], by another clock.
+    pub fn timed_by(mut self, ratios: StepRatios, clock: Clock) -> Self {
+        self.gains = Some(Gains::new(ratios, clock));
         self
     }
 
@@ -115,14 +136,21 @@ impl Drafter for HandoverDrafter {
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
         let CoupledTree { coupling, .. } = context.tree;
+        let most = context.tree.max_nodes();
+        let most = if most < self.usual { most } else { LARGEST };
+        self.gains.iter_mut().for_each(Gains::begin);
         let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
         let tree = CoupledTree { tree: &self.tree, coupling };
         let proposal = self.first.draft(root, &mut DraftContext { tree, random: &mut *context.random, target })?;
         if proposal.draft.tree().len() == 1 {
             return self.hand_over(0, root, context);
         }
-        let Some(gains) = &mut self.gains else { return Ok(proposal) };
-        match gains.choose(proposal.matched, &proposal.draft) {
+        let Some(gains) = &mut self.gains else {
+            let draft = &proposal.draft;
+            let is_large = draft.tree().len() > most;
+            return Ok(if is_large { Proposal::list(cut(draft, &order(draft), most)) } else { proposal });
+        };
+        match gains.choose(proposal.matched, &proposal.draft, most) {
             Some(draft) => Ok(Proposal::list(draft)),
             None => self.hand_over(proposal.matched, root, context),
         }

@@ -11,10 +11,14 @@ use gorgon_core::PooledVec;
 use gorgon_core::accept::random::enumerate;
 use gorgon_core::accept::{AcceptanceRule, RandomSource, Sampling, SamplingScheme, TargetRows};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{Candidate, DraftTree};
+use gorgon_core::tree::{Candidate, ChainTree, DraftTree};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 fn suffix(least: usize) -> Box<dyn Drafter> {
     Box::new(SuffixDrafter::new(Suffix { store: None, least }))
@@ -140,7 +144,7 @@ fn sampled(
     let tree = OwnTree::new(4, 2).unwrap();
     let mut drafter = HandoverDrafter::new(suffix(least.unwrap_or(1)), Box::new(Drawing(vec![])), tree);
     if least.is_none() {
-        drafter = drafter.measured(StepRatios::default());
+        drafter = drafter.measured(StepRatios::alike());
     }
     let (mut text, mut steps) = (prompt.to_vec(), [0, 0]);
     let observe = |drafter: &mut HandoverDrafter, tokens: &[Token]| {
@@ -197,6 +201,14 @@ struct Periodic {
     period: u32,
     right: usize,
     drafts: usize,
+    /// Microseconds that have passed, and those that a draft takes.
+    clock: (Arc<AtomicU64>, u64),
+}
+
+impl Periodic {
+    fn new(period: u32, right: usize, drafts: usize) -> Self {
+        Self { period, right, drafts, clock: (Arc::default(), 0) }
+    }
 }
 
 impl Drafter for Periodic {
@@ -211,6 +223,7 @@ impl Drafter for Periodic {
     }
 
     fn draft(&mut self, root: Token, _: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        self.clock.0.fetch_add(self.clock.1, Relaxed);
         let mut draft = DraftTree::root(root);
         for node in 0..self.drafts {
             let token = if node < self.right { (root + 1 + node as u32) % self.period } else { Token::MAX };
@@ -220,10 +233,15 @@ impl Drafter for Periodic {
     }
 }
 
+/// Microseconds of a verification.
+const VERIFIED: u64 = 1000;
+
 /// Steps of both drafters, and the tokens of all, on `count` steps of a text of period `period`.
 fn periodic(period: u32, other: Periodic, ratios: StepRatios, count: usize) -> ([usize; 2], usize) {
-    let other_rows = other.drafts + 1;
-    let mut drafter = HandoverDrafter::new(suffix(1), Box::new(other), tree().unwrap()).measured(ratios);
+    let (other_rows, passed) = (other.drafts + 1, other.clock.0.clone());
+    let read = passed.clone();
+    let clock = Box::new(move || Duration::from_micros(read.load(Relaxed)));
+    let mut drafter = HandoverDrafter::new(suffix(1), Box::new(other), tree().unwrap()).timed_by(ratios, clock);
     let (mut at, mut steps) = (0, [0, 0]);
     let token = |at: usize| (at % period as usize) as Token;
     let own = OwnTree::new(512, 64).unwrap();
@@ -231,6 +249,7 @@ fn periodic(period: u32, other: Periodic, ratios: StepRatios, count: usize) -> (
         let random = &mut gorgon_core::accept::random::SeededRandom::new(0);
         let context = &mut DraftContext { tree: CoupledTree::plain(&own), random, target: None };
         let proposal = drafter.draft(token(at), context).unwrap();
+        passed.fetch_add(VERIFIED, Relaxed);
         let tree = proposal.draft.tree();
         let mut path = vec![0];
         while let Some(child) = tree.children(path[path.len() - 1]).find(|&c| tree.token(c) == token(at + path.len())) {
@@ -251,11 +270,11 @@ fn periodic(period: u32, other: Periodic, ratios: StepRatios, count: usize) -> (
 /// Where a text repeats itself, long matches draft; nearly all steps of one that does not are the other drafter's.
 #[test]
 fn the_drafter_that_gains_more_drafts() {
-    let poor = |period| Periodic { period, right: 1, drafts: 2 };
-    let (steps, tokens) = periodic(50, poor(50), StepRatios::default(), 300);
+    let poor = |period| Periodic::new(period, 1, 2);
+    let (steps, tokens) = periodic(50, poor(50), StepRatios::alike(), 300);
     assert!(steps[0] > 250 && steps[1] > 3 && tokens > 30 * 250, "{steps:?} {tokens}");
     // Every token of a text without repetitions is new.
-    let (steps, tokens) = periodic(1_000_000, poor(1_000_000), StepRatios::default(), 300);
+    let (steps, tokens) = periodic(1_000_000, poor(1_000_000), StepRatios::alike(), 300);
     assert_eq!((steps, tokens), ([0, 300], 600));
 }
 
@@ -263,7 +282,50 @@ fn the_drafter_that_gains_more_drafts() {
 #[test]
 fn steps_are_as_large_as_they_pay() {
     let times = [(1, 1.0), (3, 1.0), (4, 2.0), (40, 400.0)];
-    let ratios = || StepRatios { verified: StepCosts::known(times), drafted: StepCosts::known(times) };
-    let (steps, tokens) = periodic(50, Periodic { period: 50, right: 2, drafts: 2 }, ratios(), 300);
+    let ratios = || StepRatios { verified: StepCosts::known(times), drafted: Some(StepCosts::known(times)) };
+    let (steps, tokens) = periodic(50, Periodic::new(50, 2, 2), ratios(), 300);
     assert!(steps[1] > 280 && tokens < 3 * 300 + 40 * 20, "{steps:?} {tokens}");
+}
+
+/// Both drafters emit nearly as many tokens per step. The time that the other takes to draft decides, whatever it is.
+#[test]
+fn the_time_of_the_other_drafters_drafts_counts() {
+    let other = |takes: u64| Periodic { clock: (Arc::default(), takes), ..Periodic::new(50, 38, 38) };
+    let steps = |takes: u64, ratios: StepRatios| periodic(50, other(takes), ratios, 300).0;
+    assert_eq!(steps(VERIFIED, StepRatios::alike())[0], 0);
+    let free = steps(0, StepRatios::default());
+    assert_eq!(free[0], 0, "{free:?}");
+    let dear = steps(VERIFIED, StepRatios::default());
+    assert!(dear[0] > 200, "{dear:?}");
+    // Known costs of rows count beside the measured time.
+    let rows = StepRatios { verified: StepCosts::known([(1, 1.0), (40, 3.0)]), drafted: None };
+    let dear = steps(9 * VERIFIED, rows);
+    assert!(dear[0] > 200, "{dear:?}");
+}
+
+/// Many sequences are decoded with short chains: the first drafter keeps within them too.
+#[test]
+fn a_step_with_a_smaller_tree_than_usual_bounds_both() {
+    let (usual, short) = (OwnTree::new(24, 20).unwrap(), ChainTree::new(3).unwrap());
+    for least in [Some(2), None] {
+        let drafter = HandoverDrafter::new(suffix(2), Box::new(Periodic::new(50, 1, 2)), tree().unwrap());
+        let drafter = drafter.usually(usual.max_nodes());
+        let mut drafter = if least.is_none() { drafter.measured(StepRatios::alike()) } else { drafter };
+        let mut largest = [0, 0];
+        for step in 0..40 {
+            let is_short = step % 2 == 1;
+            let tree: &dyn TreeBuilder = if is_short { &short } else { &usual };
+            let random = &mut gorgon_core::accept::random::SeededRandom::new(0);
+            let context = &mut DraftContext { tree: CoupledTree::plain(tree), random, target: None };
+            let draft = drafter.draft(9, context).unwrap().draft;
+            largest[usize::from(is_short)] = largest[usize::from(is_short)].max(draft.tree().len());
+            let (text, output) = ([9, 1, 2, 3, 4, 5, 6, 7, 8], crate::toy::nothing());
+            let tree = draft.tree();
+            let verified = VerifiedTree { tree, path: &[0], next: 9, target: None };
+            let pass =
+                VerifiedPass { tokens: &text, output: &output, rows: &[0], verified: Some(verified), is_source: false };
+            drafter.observe(pass).unwrap();
+        }
+        assert!(largest[0] > 8 && largest[1] <= 4, "{least:?}: {largest:?}");
+    }
 }

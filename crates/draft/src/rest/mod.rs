@@ -59,6 +59,10 @@ impl TrainingFreeMethod for Rest {
         Some(&self.store)
     }
 
+    fn store_mut(&mut self) -> Option<&mut StoreFile> {
+        Some(&mut self.store)
+    }
+
     fn opened(self) -> Result<Self, String> {
         Ok(Self { store: self.store.opened().map_err(|error| error.to_string())?, ..self })
     }
@@ -115,10 +119,10 @@ impl Drafter for RestDrafter {
     }
 
     fn finished(&mut self, answer: &[Token]) {
-        if let Some(live) = self.file.live() {
+        if self.file.is_live() {
             // The old snapshot is not held until the next text.
             self.store = None;
-            live.add(answer);
+            self.file.add(answer);
         }
     }
 

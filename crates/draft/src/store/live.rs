@@ -11,6 +11,7 @@ use super::{Store, StoreBuilder, StoreError};
 use gorgon_core::Token;
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of a token at most: while a snapshot is made, four as kept, eleven each of the old one and the new one, and
@@ -27,7 +28,7 @@ const PLACE: &str = "live store";
 #[derive(Debug)]
 pub struct LiveStore {
     /// Tokens at most.
-    most: usize,
+    most: AtomicUsize,
     tokenizer: OnceLock<String>,
     state: Mutex<State>,
 }
@@ -44,7 +45,17 @@ struct State {
 impl LiveStore {
     /// An empty one that takes at most so many MiB of memory.
     pub fn new(mib: usize) -> Self {
-        Self { most: (mib << 20) / TOKEN_BYTES, tokenizer: OnceLock::new(), state: Mutex::default() }
+        Self { most: AtomicUsize::new(tokens(mib)), tokenizer: OnceLock::new(), state: Mutex::default() }
+    }
+
+    /// Lets it take so many MiB at least.
+    pub fn grow(&self, mib: usize) {
+        self.most.fetch_max(tokens(mib), Ordering::Relaxed);
+    }
+
+    /// Bytes of memory that it takes at most.
+    pub fn most_bytes(&self) -> u128 {
+        self.most.load(Ordering::Relaxed) as u128 * TOKEN_BYTES as u128
     }
 
     /// Binds it to the tokenizer with this SHA-256, in hexadecimal. False if it is bound to another one.
@@ -54,8 +65,8 @@ impl LiveStore {
 
     /// Takes up a finished answer. Of one that is longer than the whole store, the end.
     pub fn add(&self, answer: &[Token]) {
-        let most = self.most.saturating_sub(ANSWER);
-        let answer = &answer[answer.len().saturating_sub(most)..];
+        let most = self.most.load(Ordering::Relaxed);
+        let answer = &answer[answer.len().saturating_sub(most.saturating_sub(ANSWER))..];
         let mut state = self.state();
         if answer.is_empty() || StoreBuilder::default().add(answer).is_err() {
             return;
@@ -63,7 +74,7 @@ impl LiveStore {
         state.answers.push_back(answer.to_vec());
         state.tokens += answer.len();
         state.newer += answer.len();
-        while state.tokens + ANSWER * state.answers.len() > self.most
+        while state.tokens + ANSWER * state.answers.len() > most
             && let Some(oldest) = state.answers.pop_front()
         {
             state.tokens -= oldest.len();
@@ -111,6 +122,11 @@ impl LiveStore {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tokens that so many MiB hold.
+fn tokens(mib: usize) -> usize {
+    (mib << 20) / TOKEN_BYTES
 }
 
 #[cfg(test)]

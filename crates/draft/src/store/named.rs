@@ -1,6 +1,7 @@
 //! A store as settings name it.
 
 use super::{LiveStore, Store, StoreError};
+use gorgon_core::Token;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,12 +20,14 @@ pub struct StoreFile {
     store: Option<Arc<Store>>,
     /// The size in MiB of one that grows, and the store itself.
     live: Option<(usize, Option<Arc<LiveStore>>)>,
+    /// Whether answers are added to a store that grows elsewhere.
+    is_reader: bool,
 }
 
 impl StoreFile {
     /// A store file that is not opened yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), store: None, live: None }
+        Self { path: path.into(), store: None, live: None, is_reader: false }
     }
 
     /// The store of a name: `live`, `live:MIB`, or a file.
@@ -58,6 +61,26 @@ impl StoreFile {
         Ok(Self { store: Some(store), ..self })
     }
 
+    /// Takes a store that grows from `shared`, and only reads it, if there is one; else it is shared from here on. Its
+    /// size becomes the larger one.
+    pub fn share(&mut self, shared: &mut Option<Arc<LiveStore>>) {
+        let Some((mib, Some(own))) = &mut self.live else { return };
+        match shared {
+            None => *shared = Some(own.clone()),
+            Some(shared) => {
+                shared.grow(*mib);
+                (*own, self.is_reader) = (shared.clone(), true);
+            }
+        }
+    }
+
+    /// An answer ended: it joins a store that grows.
+    pub fn add(&self, answer: &[Token]) {
+        if let Some(live) = self.live().filter(|_| !self.is_reader) {
+            live.add(answer);
+        }
+    }
+
     /// The path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -80,7 +103,12 @@ impl StoreFile {
 
     /// Bytes that one that grows takes at most.
     pub fn bytes(&self) -> u128 {
-        self.live.as_ref().map_or(0, |&(mib, _)| (mib as u128) << 20)
+        match &self.live {
+            Some(_) if self.is_reader => 0,
+            Some((_, Some(live))) => live.most_bytes(),
+            Some((mib, None)) => (*mib as u128) << 20,
+            None => 0,
+        }
     }
 
     /// Fails if the store holds tokens that a vocabulary lacks.

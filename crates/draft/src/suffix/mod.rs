@@ -73,6 +73,10 @@ impl TrainingFreeMethod for Suffix {
         self.store.as_ref()
     }
 
+    fn store_mut(&mut self) -> Option<&mut StoreFile> {
+        self.store.as_mut()
+    }
+
     fn opened(self) -> Result<Self, String> {
         let store = self.store.map(StoreFile::opened).transpose().map_err(|error| error.to_string())?;
         Ok(Self { store, ..self })
@@ -132,10 +136,10 @@ impl Drafter for SuffixDrafter {
     }
 
     fn finished(&mut self, answer: &[Token]) {
-        if let Some(live) = self.settings.store.as_ref().and_then(StoreFile::live) {
+        if let Some(file) = self.settings.store.as_ref().filter(|file| file.is_live()) {
             // The old snapshot is not held until the next text.
             self.store = None;
-            live.add(answer);
+            file.add(answer);
         }
     }
 

@@ -88,7 +88,7 @@ impl TrainingFreeMethod for Swift {
     }
 
     fn check(&self, model: &ModelConfig) -> Result<(), String> {
-        if let Some(StateFile { path, stored: Some(stored) }) = self.state.as_deref() {
+        if let Some(StateFile { path, stored: Some(stored), .. }) = self.state.as_deref() {
             let checked = stored.check(model.layers, model.vocab_size, self.share);
             checked.map_err(|reason| format!("swift: {}: {reason}", path.display()))?;
         }
@@ -100,6 +100,14 @@ impl TrainingFreeMethod for Swift {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn is_of_weights(&self) -> bool {
+        self.state.is_some()
+    }
+
+    fn bind(&mut self, weights: &str) -> Result<(), String> {
+        self.state.as_mut().map_or(Ok(()), |state| state.bind(weights))
     }
 
     /// The copy that the search reads answers with.
@@ -159,7 +167,8 @@ impl SwiftDrafter {
     /// Stores the search, if it went on since it was stored.
     fn store(&mut self) {
         let (Some(file), Some(search)) = (&self.method.state, &self.search) else { return };
-        let now = search.stored(self.vocab_size, self.method.share);
+        let searched = search.stored(self.vocab_size, self.method.share);
+        let now = Stored { weights_sha256: file.weights(), ..searched };
         if self.stored.as_ref() != Some(&now) {
             file.write(&now);
             self.stored = Some(now);

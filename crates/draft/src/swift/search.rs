@@ -111,7 +111,7 @@ impl Search {
     pub(super) fn stored(&self, vocab_size: usize, share: u8) -> Stored {
         let [attention, mlp] = self.best.lists();
         let (layers, tries, since_better, ended) = (self.best.layers(), self.tries, self.since_better, self.ended);
-        Stored { layers, vocab_size, share, attention, mlp, tries, since_better, ended }
+        Stored { weights_sha256: None, layers, vocab_size, share, attention, mlp, tries, since_better, ended }
     }
 
     /// The best set so far.

@@ -14,6 +14,9 @@ const MAX_LAYERS: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
+    /// SHA-256 of the model's weights; older files have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights_sha256: Option<String>,
     /// Layers of the model.
     pub layers: usize,
     /// Its vocabulary.
@@ -83,6 +86,8 @@ pub struct StateFile {
     pub path: PathBuf,
     /// Its content when it was opened; `None` if there was no file.
     pub stored: Option<Stored>,
+    /// SHA-256 of the weights that it was bound to.
+    pub weights: Option<String>,
 }
 
 impl StateFile {
@@ -101,7 +106,29 @@ impl StateFile {
                 Some(stored)
             }
         };
-        Ok(Self { path: path.into(), stored })
+        Ok(Self { path: path.into(), stored, weights: None })
+    }
+
+    /// Binds it to weights with this SHA-256. A file without one is taken to be theirs: files of this kind had none once.
+    ///
+    /// # Errors
+    /// One line with the path when the file is of other weights.
+    pub(super) fn bind(&mut self, weights: &str) -> Result<(), String> {
+        let path = self.path.display();
+        match self.stored.as_ref().map(|stored| stored.weights_sha256.as_deref()) {
+            Some(Some(theirs)) if theirs != weights => {
+                return Err(format!("swift: {path}: a search of a model with other weights than this one's"));
+            }
+            Some(None) => tracing::warn!(%path, "the search does not say of which weights it is: taken to be of these"),
+            _ => {}
+        }
+        self.weights = Some(weights.to_owned());
+        Ok(())
+    }
+
+    /// SHA-256 of the weights that its search is of, as far as it is known.
+    pub(super) fn weights(&self) -> Option<String> {
+        self.weights.clone().or_else(|| self.stored.as_ref()?.weights_sha256.clone())
     }
 
     /// Writes the state of a search, whole or not at all. Drafting goes on without.

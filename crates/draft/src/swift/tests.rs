@@ -41,6 +41,7 @@ fn a_search_is_stored_and_goes_on() {
     assert_eq!((method.name(), method.seed), (format!("swift:{arguments}"), 3));
     assert_eq!(method.state.as_ref().unwrap().stored, None);
     let set = |attention: &[usize], mlp: &[usize]| Stored {
+        weights_sha256: None,
         layers: 5,
         vocab_size: 300,
         share: 40,
@@ -70,4 +71,33 @@ fn a_search_is_stored_and_goes_on() {
     assert!(Swift::parse(&arguments).unwrap_err().contains("a, b.json"));
     std::fs::write(&path, "{\"layers\": 5}").unwrap();
     assert!(Swift::parse(&arguments).unwrap_err().contains("a, b.json: missing field"));
+}
+
+/// A file of other weights is refused by its name; one that says of none is taken, and says so from then on.
+#[test]
+fn a_search_is_of_some_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("swift.json");
+    let arguments = format!("40,state={}", path.display());
+    let (ours, theirs) = ("a".repeat(64), "b".repeat(64));
+    let old = r#"{"layers": 5, "vocab_size": 300, "share": 40, "attention": [3], "mlp": [1], "tries": 17,
+                  "since_better": 4, "ended": false}"#;
+    std::fs::write(&path, old).unwrap();
+    let mut method = Swift::parse(&arguments).unwrap();
+    assert_eq!((method.bind(&ours), method.is_of_weights()), (Ok(()), true));
+    let stored = |method: &Swift| {
+        let mut drafter = SwiftDrafter::new(method.clone());
+        let known = drafter.stored.clone().unwrap();
+        drafter.search = Some(Search::resumed(&known, 0));
+        drafter.vocab_size = known.vocab_size;
+        drop(drafter);
+        Swift::parse(&arguments).unwrap()
+    };
+    let mut method = stored(&method);
+    assert_eq!(method.state.as_ref().unwrap().weights().as_ref(), Some(&ours));
+    let said = method.bind(&theirs).unwrap_err();
+    assert!(said.contains("swift.json") && said.contains("other weights"), "{said}");
+    // Whoever does not bind it leaves the hash as it is.
+    assert_eq!(stored(&method).bind(&ours), Ok(()));
+    assert!(!Swift::parse("40").unwrap().is_of_weights());
 }

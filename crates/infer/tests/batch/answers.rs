@@ -1,7 +1,7 @@
 //! Answers in a batch are those of each sequence alone.
 
 use crate::every_drafter::{builders, drafters, eagle};
-use crate::talks::{END, TOKENS, alone, questions, rule, together};
+use crate::talks::{END, TOKENS, Talks, alone, questions, rule, together};
 use gorgon_infer::{Batch, Drafts};
 
 #[test]
@@ -38,6 +38,33 @@ fn drafted_decoding_in_a_batch_is_that_of_each_sequence_alone() {
                     assert_eq!(found, want, "{name}, {slots} slots at temperature {temperature}");
                     assert!(beyond > 0 || name != "model", "nothing was accepted");
                 }
+            }
+        }
+    }
+}
+
+/// Sequences that begin with one text read it once. Texts, and what is drafted, are as if each had read it.
+#[test]
+fn a_text_that_several_sequences_begin_with_is_read_once() {
+    let decoder = eagle::decoder();
+    let question: Vec<u32> = (0..40).map(|i| (i * i + 7) % 60).collect();
+    let all = vec![vec![question.clone()]; 5];
+    for temperature in [0.0, 1.0] {
+        let rule = rule(temperature);
+        for (name, drafter) in drafters(&decoder, temperature) {
+            for builder in builders() {
+                let drafts = Drafts { drafter: drafter.as_ref(), tree: builder.as_ref() };
+                let served = |slots: usize| {
+                    let mut talks = Talks::new(&all, slots);
+                    let mut batch = Batch::new(&decoder, slots, TOKENS, Some(drafts)).unwrap();
+                    batch.serve(rule.as_ref(), &mut talks).unwrap();
+                    (talks.read, talks.answers, talks.accepted)
+                };
+                let (read, answers, accepted) = served(5);
+                assert_eq!(read, question.len(), "{name}");
+                assert_eq!(answers, alone(&decoder, Some(drafts), &all, rule.as_ref()), "{name} at {temperature}");
+                // One slot begins each answer where the last one left the cache.
+                assert_eq!(accepted, served(1).2, "{name} at {temperature}");
             }
         }
     }

@@ -61,15 +61,27 @@ pub struct Talks<'q> {
     all: &'q [Vec<Vec<Token>>],
     begun: usize,
     active: Vec<Option<Talk>>,
-    answers: Vec<Vec<Vec<Token>>>,
+    pub answers: Vec<Vec<Vec<Token>>>,
     /// Tokens that came beyond one a step.
     beyond: usize,
+    /// Tokens that were read before first answers.
+    pub read: usize,
+    /// Drafts that were accepted in each step of first answers.
+    pub accepted: Vec<Vec<usize>>,
 }
 
 impl<'q> Talks<'q> {
-    fn new(all: &'q [Vec<Vec<Token>>], slots: usize) -> Self {
+    pub fn new(all: &'q [Vec<Vec<Token>>], slots: usize) -> Self {
         let active = (0..slots).map(|_| None).collect();
-        Self { all, begun: 0, active, answers: vec![vec![]; all.len()], beyond: 0 }
+        Self {
+            all,
+            begun: 0,
+            active,
+            answers: vec![vec![]; all.len()],
+            beyond: 0,
+            read: 0,
+            accepted: vec![vec![]; all.len()],
+        }
     }
 }
 
@@ -117,6 +129,10 @@ impl Feed<'static> for Talks<'_> {
             // Nothing is read twice: the last token that was emitted, and the question.
             let turn = talk.answers.len();
             assert_eq!(generation.read, 1 + self.all[talk.index][turn].len());
+        }
+        if talk.answers.is_empty() {
+            self.read += generation.read;
+            self.accepted[talk.index].clone_from(&generation.accepted);
         }
         self.beyond += generation.ids.len() - 1 - generation.accepted.len();
         talk.ids.extend(&generation.ids);

@@ -1,7 +1,7 @@
 //! The cache of one layer on the CPU.
 
 use crate::lanes;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 /// Slots whose keys lie together, dimension by dimension, so that their scores are computed side by side.
 pub(super) const SLOTS: usize = lanes::LANES;
@@ -171,6 +171,14 @@ impl HostKv {
         for i in (0..d * SLOTS).step_by(SLOTS) {
             self.keys[to_key + i] = other.keys[key + i];
         }
+    }
+
+    /// Copies the keys and values of some slots of another cache of this shape, and the queries that it keeps.
+    pub fn copy_slots(&mut self, other: &Self, slots: Range<usize>) {
+        for head in 0..self.kv_heads {
+            slots.clone().for_each(|slot| self.copy_from(other, head, slot, slot));
+        }
+        self.query.clone_from(&other.query);
     }
 
     /// Turns the keys of a slot back by the angles whose cosines and sines `[r / 2]` are given.

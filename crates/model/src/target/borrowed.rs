@@ -78,6 +78,10 @@ impl<T: Target> Target for &mut T {
         (**self).truncate(length);
     }
 
+    fn adopt(&mut self, other: &Self, length: usize) -> Result<bool, ModelError> {
+        (**self).adopt(&**other, length)
+    }
+
     fn fork(&self, length: usize) -> Box<dyn Target> {
         (**self).fork(length)
     }

@@ -99,6 +99,11 @@ impl Active {
         !self.text.is_stopped()
     }
 
+    /// Whether it has ended at a stop string.
+    pub fn is_stopped(&self) -> bool {
+        self.text.is_stopped() && self.broken.is_none()
+    }
+
     /// Sends what a step has added.
     pub fn flush(&mut self) {
         for piece in self.pieces.drain(..) {
@@ -128,7 +133,8 @@ impl Active {
 
     fn end(&self, generation: &Generation) -> End {
         let stats = Stats {
-            prompt: self.job.prompt.len(),
+            // Several answers to a prompt are asked with one prompt.
+            prompt: if self.job.sample == 0 { self.job.prompt.len() } else { 0 },
             read: generation.read,
             tokens: generation.ids.len(),
             steps: generation.accepted.len(),

@@ -130,6 +130,10 @@ impl Feed<'static> for Answers<'_> {
         self.active[slot].as_mut().is_some_and(|active| active.check(abandoned))
     }
 
+    fn is_answer(&mut self, slot: usize) -> bool {
+        self.active[slot].as_ref().is_some_and(Active::is_stopped)
+    }
+
     fn measured(&mut self, sequences: usize, times: &StepTimes, pace: Option<&Pace>) {
         self.metrics.step(sequences, times);
         if let Some(pace) = pace.filter(|_| self.metrics.steps.get().is_multiple_of(REPORTED)) {

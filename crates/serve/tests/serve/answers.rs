@@ -133,6 +133,26 @@ fn several_answers_and_prompts_have_their_own_places() {
     assert!(!ids["choices"][0]["token_ids"].as_array().unwrap().is_empty(), "{ids}");
 }
 
+/// The prompt of several answers is read once; the answers are those that are read and decoded one after the other.
+#[test]
+fn several_answers_read_their_prompt_once() {
+    let together = start(|_| {});
+    let alone = start(|options| options.limits.batch = 1);
+    // More tokens than are read at a time.
+    let long = QUESTION.repeat(60);
+    for question in [QUESTION, &long] {
+        let more = json!({"n": 4, "temperature": 0.9, "seed": 8, "max_tokens": 12, "logprobs": true});
+        let before = together.metric("prompt_tokens_read_total");
+        let answer = chat(&together, question, more.clone());
+        let prompt = answer["usage"]["prompt_tokens"].as_u64().unwrap();
+        assert!(question == QUESTION || (300..1000).contains(&prompt), "it counts once: {prompt}");
+        // What the cache of an answer before had in common with it is known.
+        let read = together.metric("prompt_tokens_read_total") - before;
+        assert!(read <= prompt as f64 && read > 0.0, "{read} of {prompt} tokens, four answers");
+        assert_eq!(chat(&alone, question, more)["choices"], answer["choices"]);
+    }
+}
+
 #[test]
 fn a_second_turn_reads_its_new_tokens_only() {
     let server = start(|_| {});

@@ -16,7 +16,7 @@ use gorgon_data::shard::Row;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use gorgon_model::weights::Checkpoint;
-use gorgon_runs::provenance::{hash_file, hash_folder_weights};
+use gorgon_runs::provenance::hash_file;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -176,13 +176,8 @@ impl Job {
     /// Settings that answers depend on. The batch size and the output folder are no part of it.
     pub(super) fn identity(&self) -> Result<Value, Failure> {
         // Where servers answer, the weights need not be here.
-        let weights = match Checkpoint::open(&self.dir) {
-            Err(_) if self.config.is_served() => None,
-            opened => {
-                let files: Vec<PathBuf> = opened?.files().map(Path::to_path_buf).collect();
-                Some(hash_folder_weights(&files)?)
-            }
-        };
+        let is_missing = self.config.is_served() && Checkpoint::open(&self.dir).is_err();
+        let weights = (!is_missing).then(|| files::weights_hash(&self.dir)).transpose()?;
         let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
         let mut inputs = BTreeMap::new();
         for PromptFile { path, name } in &self.files {

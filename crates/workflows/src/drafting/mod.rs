@@ -1,5 +1,6 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
+mod bound;
 mod composed;
 mod memory;
 mod named;
@@ -109,12 +110,13 @@ impl Drafting {
     ///
     /// # Errors
     /// When the draft model has other tokens, or heads are to draft for a model with an encoder.
-    pub fn for_text_of(self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
+    pub fn for_text_of(mut self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
         if self.heads.is_some() {
             load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
         }
         self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
         self.stores().try_for_each(|store| store::check(store, target))?;
+        self.bind(target)?;
         Ok(Self { sampling: DraftSampling::of(rule, transform), ..self })
     }
 
@@ -311,7 +313,7 @@ impl Drafting {
                 let ratios = if below.is_none() { Some(self.step_ratios(decoder)?) } else { None };
                 let other = Box::new(self.drafters_of(other, heads, decoder)?);
                 let tree = handover::tree().map_err(Failure::input)?;
-                Drafters::Handover { first: first.clone(), tree, ratios, other }
+                Drafters::Handover { first: first.clone(), tree, ratios, nodes: self.builder.max_nodes(), other }
             }
             (DrafterChoice::None | DrafterChoice::Auto, _) => Drafters::None,
             (DrafterChoice::Measured, _) => Drafters::Measured,

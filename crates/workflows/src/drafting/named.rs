@@ -43,7 +43,9 @@ pub(super) fn named(choice: &DrafterChoice, heads: Option<&HeadsFolder>) -> Resu
                 return Err(Failure::input(message).hint("name one, or the heads with --heads, or leave out else="));
             }
             let first = first.clone().opened().map_err(Failure::input)?;
-            DrafterChoice::Handover { first, below: *below, other: Box::new(other) }
+            let mut both = DrafterChoice::Handover { first, below: *below, other: Box::new(other) };
+            both.share_live_store();
+            both
         }
         (named @ (DrafterChoice::None | DrafterChoice::Heads(_) | DrafterChoice::Oracle(_)), _) => named.clone(),
     })
@@ -62,3 +64,6 @@ fn draft_model(dir: &Path) -> Result<PathBuf, Failure> {
     Checkpoint::open(&dir)?;
     Ok(dir)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@ use gorgon_draft::measured::StepCosts;
 use gorgon_model::decoder::Decoder;
 
 impl Drafting {
-    /// Times of steps on the model's device, if the heads were calibrated there; else all steps count alike.
+    /// Times of steps on the model's device, if the heads were calibrated there. Those of other drafters than the heads
+    /// are measured while they draft.
     pub(super) fn step_ratios(&self, decoder: &Decoder) -> Result<StepRatios, Failure> {
         let Some(folder) = &self.heads else { return Ok(StepRatios::default()) };
         let device = decoder.compute().choice().to_string();
@@ -17,8 +18,7 @@ impl Drafting {
         let ratios = record.map_or_else(StepRatios::default, |record| step_ratios(&record.step_times));
         Ok(match self.choice.last() {
             DrafterChoice::Heads(_) => ratios,
-            // Other drafters were not measured with the heads.
-            _ => StepRatios { drafted: ratios.verified.clone(), ..ratios },
+            _ => StepRatios { drafted: None, ..ratios },
         })
     }
 }
@@ -27,6 +27,6 @@ impl Drafting {
 pub(crate) fn step_ratios(times: &[StepTime]) -> StepRatios {
     StepRatios {
         verified: StepCosts::known(times.iter().map(|time| (time.nodes, time.seconds - time.draft_seconds))),
-        drafted: StepCosts::known(times.iter().map(|time| (time.nodes, time.seconds))),
+        drafted: (!times.is_empty()).then(|| StepCosts::known(times.iter().map(|time| (time.nodes, time.seconds)))),
     }
 }

@@ -4,7 +4,6 @@ mod own_layers;
 
 pub use self::own_layers::probes;
 
-use super::backbone_hash::backbone_hash;
 use super::job::Job;
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -197,7 +196,7 @@ fn conversations(
     settings: &Settings,
 ) -> Result<(Vec<Row>, Vec<Row>, String), Failure> {
     let model = ModelConfig::read(dir)?;
-    let hash = backbone_hash(dir)?;
+    let hash = files::weights_hash(dir)?;
     let read = |folder: &Path| read_folder(folder, dir, &model, &hash, settings);
     let mut rows = read(&config.data)?;
     let mut held_out = match &config.eval_data {

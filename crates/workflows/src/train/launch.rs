@@ -1,7 +1,6 @@
 //! A training from its plan to its published heads.
 
 use super::backbone::Backbone;
-use super::backbone_hash::backbone_hash;
 use super::features::StatesPlan;
 use super::job::Job;
 use super::parity;
@@ -146,7 +145,7 @@ impl Launch<'_> {
         (plan, measured): (&Plan, Measured),
     ) -> Result<Done, Failure> {
         let Self { config, dir, settings, .. } = *self;
-        if backbone_hash(dir)? != self.before {
+        if files::weights_hash(dir)? != self.before {
             return Err(Failure::run(format!("{}: the backbone's files changed while it was in use", dir.display())));
         }
         fitting::draw(&run, PLOTS)?;

@@ -1,7 +1,6 @@
 //! Training draft heads on a frozen backbone, or a draft model beside one.
 
 mod backbone;
-mod backbone_hash;
 mod features;
 mod job;
 mod launch;

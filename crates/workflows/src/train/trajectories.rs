@@ -1,6 +1,5 @@
 //! Jacobi trajectories beside shards: written once, and read by consistency training.
 
-use super::backbone_hash::backbone_hash;
 use crate::console::BarStyle;
 use crate::failure::Failure;
 use crate::files;
@@ -55,7 +54,7 @@ pub struct TrajectoryCounts {
 /// When shards or model are wrong, or a file cannot be written.
 pub fn write(options: &TrajectoryOptions, settings: &Settings) -> Result<Option<TrajectoryCounts>, Failure> {
     let dir = load::decoder_only(&options.model, "dev trajectories", settings)?;
-    let hash = backbone_hash(&dir)?;
+    let hash = files::weights_hash(&dir)?;
     manifest::verify(&options.data)?;
     let paths = shard::files(&options.data)?;
     files::check_writable(&options.data)?;
@@ -143,7 +142,7 @@ impl Trajectories {
     /// # Errors
     /// When they are missing, damaged, or those of other shards or another model.
     pub fn read(folder: &Path, model: &Path, rows: &[Row], vocab_size: usize) -> Result<Self, Failure> {
-        let model_hash = backbone_hash(model)?;
+        let model_hash = files::weights_hash(model)?;
         let hint = format!("gorgon dev trajectories {} --model {}", folder.display(), model.display());
         let (mut known, mut block) = (HashMap::<u64, Vec<Trajectory>>::new(), None);
         for (index, path) in shard::files(folder)?.iter().enumerate() {

@@ -7,7 +7,7 @@ use gorgon_bench::pass_times::StepCurve;
 use gorgon_bench::replay::{self, RecordedAnswer, Replay, SimulatedHeads, Simulation, reads_tokens_alone};
 use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
-use gorgon_draft::handover::{self, HandoverDrafter};
+use gorgon_draft::handover::{self, HandoverDrafter, StepRatios};
 use gorgon_draft::training_free::TrainingFree;
 
 /// A drafter, its tree, and the heads that are simulated for it (`oracle:R1,R2,…`).
@@ -95,7 +95,7 @@ fn drafter(
             let both = HandoverDrafter::new(opened(first)?.drafter(), other, tree);
             Box::new(match below {
                 Some(_) => both,
-                None => both.measured(costs.map(|costs| step_ratios(costs.times())).unwrap_or_default()),
+                None => both.measured(costs.map(|costs| step_ratios(costs.times())).unwrap_or_else(StepRatios::alike)),
             })
         }
         DrafterChoice::Auto
