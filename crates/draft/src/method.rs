@@ -50,7 +50,7 @@ pub trait TrainingFreeMethod: Sized {
         None
     }
 
-    /// Whether it writes a file that is of the weights of one model: [`bind`](Self::bind) has to be called.
+    /// True if it writes a file that belongs to one model's weights. Then call [`bind`](Self::bind).
     fn is_of_weights(&self) -> bool {
         false
     }

@@ -78,7 +78,7 @@ macro_rules! methods {
                 }
             }
 
-            /// Whether it writes a file that is of the weights of one model: [`Self::bind`] has to be called.
+            /// True if it writes a file that belongs to one model's weights. Then call [`Self::bind`].
             pub fn is_of_weights(&self) -> bool {
                 match self {
                     $(Self::$arm(method) => method.is_of_weights(),)+

@@ -53,7 +53,7 @@ pub trait Feed<'r> {
         true
     }
 
-    /// Whether a generation that the feed has stopped is an answer all the same: it came to its end. Asked once, before
+    /// True if a generation that the feed has stopped is a whole answer, as at a stop string. Asked once, before
     /// [`finished`](Self::finished).
     fn is_answer(&mut self, _slot: usize) -> bool {
         false

@@ -218,7 +218,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
     ) -> Result<Option<ReadChunk>, DecodeError> {
         let (from, to) = (chunk.from, other.len());
         let is_same = text.len() >= to && text[..to] == other.text[..to];
-        // As where the text is read: its last token is not taken as known.
+        // The last token has to be read for its logits, so it is not taken as known.
         if !is_same || self.target.has_encoder() || self.known(text).min(text.len() - 1) != from {
             return Ok(None);
         }

@@ -25,7 +25,7 @@ pub(super) struct Timed {
     began: Duration,
     /// When its drafts were there, their rows, and whether they are the other drafter's.
     drafted: Option<(Duration, usize, bool)>,
-    /// Whether a step has ended. The first of all touches memory for the first time, and is not counted.
+    /// True once a step has ended. The first step is not counted: it is slow, as its memory is new.
     is_warm: bool,
     /// Seconds of a plain step, by the verification of the first drafter's steps and of the other's.
     plain: [MeanSpeed; 2],

@@ -20,7 +20,7 @@ pub struct StoreFile {
     store: Option<Arc<Store>>,
     /// The size in MiB of one that grows, and the store itself.
     live: Option<(usize, Option<Arc<LiveStore>>)>,
-    /// Whether answers are added to a store that grows elsewhere.
+    /// True if another drafter's store takes in the answers.
     is_reader: bool,
 }
 
