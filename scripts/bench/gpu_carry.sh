@@ -13,7 +13,7 @@ headers=("nvidia-cuda-crt==13.0.*" "nvidia-cuda-cccl==13.0.*")
 rm -rf "$stage"
 mkdir -p "$stage/headers/include" "$carry"
 # Both in one selection of packages, so that both take the same features of all dependencies.
-selection=(--release -p gorgon-cli -p gorgon-kernels --features gorgon-cli/cuda --target-dir "$target")
+selection=(--release -p gorgon-cli -p gorgon-kernels -p gorgon-model -p gorgon-infer --features gorgon-cli/cuda --target-dir "$target")
 "$cargo" build "${selection[@]}"
 tests="$("$cargo" test "${selection[@]}" --lib --no-run --message-format json |
     grep '"executable":"[^"]*gorgon_kernels-' | sed 's/.*"executable":"\([^"]*\)".*/\1/' | tail -1)"
@@ -25,7 +25,7 @@ if "${PYTHON:-python3}" -m pip install --quiet --no-deps --target "$stage/pip" "
 else
     echo "gpu_carry.sh: no CUDA headers were found; the machine needs a CUDA toolkit" >&2
 fi
-tar -C "$stage" -cf - gorgon kernel-tests headers | xz --x86 --lzma2=preset=9,dict=128MiB -T1 >"$carry/gpu_first.tar.xz"
+tar -C "$stage" -cf - gorgon kernel-tests headers | xz --x86 --lzma2=preset=6,dict=128MiB -T2 >"$carry/gpu_first.tar.xz"
 ls -l "$carry/gpu_first.tar.xz"
 echo "Bring the project's folder with $carry; there run: bash scripts/bench/gpu_first.sh"
 echo "Then put its tuning.tar.xz into $carry and run: bash scripts/bench/gpu_first.sh 1 8 9 7"

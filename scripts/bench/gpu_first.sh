@@ -4,9 +4,10 @@
 #   bash scripts/bench/gpu_first.sh     steps 1 to 7, on the device machine, in the project's folder
 #   bash scripts/bench/gpu_first.sh 1 8 9 7     the second call, with target/carry/tuning.tar.xz of the first
 # Steps: 1 machine and NVRTC, 2 tests of kernels in f32 and bf16, 3 checkpoints/tiny on CPU and CUDA, 4 what torch reaches,
-# 5 plain decoding, T(n) and eta on random weights, 6 ncu over launched steps, 7 packing; 8 step 5 with more rounds, 9 peers.
-# OUT (benchmarks/gpu_first) gets rows.jsonl, appended as rows come, log.txt, decisions.jsonl.xz, tuning.tar.xz, ncu.csv.xz and
-# summary.txt. GPU_FIRST_SHAPE (vicuna-7b, llama-3-8b, tiny), GPU_FIRST_SLOWER (limits times this), GPU_FIRST_SECONDS (580 in all),
+# 5 plain decoding, T(n) and eta on random weights, 6 ncu over launched steps, 7 packing; 8 step 5 with more rounds, 9 peers,
+# 10 the whole loop (distill, train, calibrate, bench, verify) on checkpoints/tiny.
+# OUT (benchmarks/gpu_first) gets rows.jsonl, appended as rows come, log.txt, tuning.tar.xz, measured.tar.xz (autotune's
+# decisions, ncu's tables) and summary.txt. GPU_FIRST_SHAPE (vicuna-7b, llama-3-8b, tiny), GPU_FIRST_SLOWER (limits times this), GPU_FIRST_SECONDS (580 in all),
 # CARRY, GORGON, KERNEL_TESTS, PYTHON and CUDA_PATH change what is run. To try it without a GPU:
 #   GPU_FIRST_SHAPE=tiny GPU_FIRST_SLOWER=20 scripts/software_cuda.sh scripts/bench/gpu_first.sh
 set -uo pipefail
@@ -48,7 +49,7 @@ seconds_since() {
 }
 total=$((${GPU_FIRST_SECONDS:-580} * slower))
 # Seconds of each step at most.
-budgets=([1]=30 [2]=60 [3]=90 [4]=30 [5]=270 [6]=60 [7]=60 [8]=300 [9]=240)
+budgets=([1]=30 [2]=60 [3]=90 [4]=30 [5]=270 [6]=100 [7]=60 [8]=300 [9]=240 [10]=150)
 entered=$began
 step=0
 name=start
@@ -257,7 +258,8 @@ kernels() {
         return
     fi
     kernel_tests "decoding's kernels, f32" 25 --skip bf16 greedy_step::device_tests cache_rows::device_tests tree_attention::device_tests
-    kernel_tests "kernels, bf16" 20 bf16
+    kernel_tests "kernels, bf16" 30 bf16 skinny_matmul::device_tests tree_attention::device_tests::long \
+        tree_attention::device_tests::wide norm::device_tests
     kernel_tests "other kernels, f32" 15 --skip bf16 \
         dynamic_tree::device_tests squares::device_tests linear_cross_entropy::device_tests linear_divergence::device_tests
 }
@@ -301,7 +303,8 @@ two_layers() {
 suite() {
     local context=512
     if [ "$shape" = tiny ]; then context=32; fi
-    attempt "$1" "$2" "$gorgon" dev suite gpu --shape "$shape" --device cuda --prompt-tokens "$context" --rounds "$3" --tokens "$4" --json
+    attempt "$1" "$2" "$gorgon" dev suite gpu --shape "$shape" --device cuda --prompt-tokens "$context" --rounds "$3" --tokens "$4" \
+        "${@:5}" --json
 }
 
 random_weights() {
@@ -325,26 +328,34 @@ random_weights() {
         return
     fi
     # The first is short, so that there are figures; a limit that ends it leaves what was tuned to the next call.
-    if suite "suite, one short round" 240 1 16; then suite "suite, two rounds" 150 2 64; fi
+    if suite "steps, one short round" 100 1 16 --only steps; then suite "steps, two rounds" 60 2 64 --only steps; fi
+    suite "training, one round" 150 1 16 --only training
 }
 
-# --- 6: a launched step, kernel by kernel ---
+# --- 6: launched steps of 1, 8 and 64 rows, kernel by kernel ---
 
 profile() {
+    local rows_of guesses prompt=512
     name="ncu"
     if ! command -v ncu >/dev/null; then
         row '"skipped":"ncu is not there"'
         return
     fi
     two_layers || return
+    if [ "$shape" = tiny ]; then prompt=32; fi
     # Timings taken under ncu must not be kept.
     mkdir -p "$work/ncu" && cp -r "$work/tuning" "$work/cubecl.toml" "$work/ncu/"
     sed -i 's/decisions.jsonl/ncu-decisions.jsonl/' "$work/ncu/cubecl.toml"
     local metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
     metrics+=,launch__grid_size,launch__block_size,launch__registers_per_thread,sm__warps_active.avg.pct_of_peak_sustained_active
-    record "ncu" 60 env -C ncu GORGON_STEPS=launched ncu --metrics "$metrics" --csv --log-file "$work/ncu.csv" --clock-control none \
-        --cache-control none --launch-count 600 --kill yes "$gorgon" generate --model ../two-layers --device cuda --dtype bf16 \
-        --ids 5,6,7,8,9,10,11,12 --max-new-tokens 4 --ignore-eos --json --no-progress
+    for rows_of in 1 8 64; do
+        guesses=none
+        if ((rows_of > 1)); then guesses="jacobi:$((rows_of - 1))"; fi
+        record "ncu, $rows_of rows" 40 env -C ncu GORGON_STEPS=launched ncu --metrics "$metrics" --csv \
+            --log-file "$work/ncu-$rows_of.csv" --clock-control none --cache-control none --launch-count 400 "$gorgon" generate \
+            --model ../two-layers --device cuda --dtype bf16 --drafter "$guesses" --ids "$(seq -s, 5 $((prompt + 4)))" \
+            --max-new-tokens 4 --ignore-eos --json --no-progress
+    done
 }
 
 # --- 7: what comes back ---
@@ -352,10 +363,9 @@ profile() {
 pack() {
     local file
     name="packing"
-    for file in decisions.jsonl ncu.csv; do
-        if [ -e "$work/$file" ]; then timeout 10 xz -T0 -6c "$work/$file" >"$out/$file.xz" || row "\"error\":\"$file was not packed\""; fi
-    done
-    (cd "$work" && timeout 20 tar -cJf "$out/tuning.tar.xz" tuning) 2>>"$log" || row '"error":"the tuning was not packed"'
+    (cd "$work" && timeout 20 tar -I 'xz -T0 -1' -cf "$out/measured.tar.xz" $(ls decisions.jsonl ncu-*.csv 2>/dev/null)) 2>>"$log" ||
+        row '"error":"decisions and profiles were not packed"'
+    (cd "$work" && timeout 30 tar -I 'xz -T0 -1' -cf "$out/tuning.tar.xz" tuning) 2>>"$log" || row '"error":"the tuning was not packed"'
     timeout 10 "$python" scripts/bench/gpu_summary.py "$rows" >"$out/summary.txt" 2>>"$log" || row '"error":"no summary"'
     if (($(stat -c %s "$log") > 8000000)); then timeout 10 xz -f "$log"; fi
     row "\"bytes\":$(du -sb "$out" | cut -f1),\"files\":$(quoted "$(cd "$out" && ls)")"
@@ -365,7 +375,9 @@ pack() {
 # --- 8 and 9: the second call ---
 
 more_rounds() {
-    if [ "$shape" = tiny ]; then suite "suite" 300 1 3; else suite "suite, five rounds" 300 5 128; fi
+    if [ "$shape" = tiny ]; then suite "suite" 300 1 3; return; fi
+    suite "steps, five rounds" 120 5 128 --only steps
+    suite "training, three rounds" 180 3 16 --only training
 }
 
 peers() {
@@ -378,6 +390,22 @@ peers() {
     done
     record "torch training, states kept" 60 "${torch[@]}" "$root/scripts/bench/head_step.py" --shape "$shape" --rounds "$rounds"
     record "torch training, with the backbone" 90 "${torch[@]}" "$root/scripts/bench/head_step.py" --shape "$shape" --rounds "$rounds" --backbone
+}
+
+# --- 10: the whole loop on the embedded model ---
+
+loop() {
+    local way device=(--device cuda --json --no-progress) heads=checkpoints/medusa-tiny-1 prompts="$root/datasets/tiny-chat/held_out.jsonl"
+    record "tiny, distill" 60 "$gorgon" distill -c "$root/configs/distill-tiny.toml" 'model="tiny"' 'out="distilled"' \
+        synthetic.dialogues=1000 "${device[@]}" || return
+    record "tiny, train" 60 "$gorgon" train -c "$root/configs/medusa-tiny.toml" 'model="tiny"' 'data="distilled"' \
+        training.epochs=2 "${device[@]}" || return
+    record "tiny, calibrate" 60 "$gorgon" tree calibrate --model tiny --heads "$heads" --prompts "$prompts" --limit 16 "${device[@]}"
+    for way in recorded launched; do
+        record "tiny, bench $way" 40 env GORGON_STEPS="$way" "$gorgon" bench --model tiny --heads "$heads" --prompts "$prompts" \
+            --limit 16 --rounds 1 --tree mc_sim_7b_63 "${device[@]}"
+    done
+    record "tiny, verify" 60 "$gorgon" verify --model tiny --heads "$heads" --tree mc_sim_7b_63 --prompts "$prompts" --limit 16 "${device[@]}"
 }
 
 steps="${*:-1 2 3 4 5 6 7}"
@@ -398,7 +426,8 @@ row "\"commit\":$(quoted "$(git rev-parse --short HEAD 2>/dev/null)"),\"date\":$
         7) pack ;;
         8) more_rounds ;;
         9) peers ;;
-        *) echo "gpu_first.sh: step $step: expected 1 to 9" >&2 ;;
+        10) loop ;;
+        *) echo "gpu_first.sh: step $step: expected 1 to 10" >&2 ;;
         esac
     done
     exit 0

@@ -44,7 +44,8 @@ def compare(name, speeds, start):
     """The ratio of gorgon's median to a peer's."""
     if not suites or not speeds:
         return
-    ours = next((figure["value"] for figure in suites[-1]["figures"] if figure["name"].startswith(start)), None)
+    found = (figure for suite in reversed(suites) for figure in suite["figures"])
+    ours = next((figure["value"] for figure in found if figure["name"].startswith(start)), None)
     if ours is not None:
         theirs = statistics.median(speeds)
         print(f"  over {name}: {ours / theirs:.2f} ({ours:.1f} and {theirs:.1f} tokens/s)")

@@ -18,7 +18,7 @@ mod sweep;
 
 pub use applies::check;
 pub use configs::{ConfigCommand, Init};
-pub use dev::{DevCommand, Features, GpuShape, Logits, Man, Suite, SuiteDevice, Synth, T5, Trajectories};
+pub use dev::{DevCommand, Features, GpuPart, GpuShape, Logits, Man, Suite, SuiteDevice, Synth, T5, Trajectories};
 pub use draft::Draft;
 pub use fit::{Fit, Train};
 pub use measuring::{Bench, Calibrate, Plan, Sequoia, Show, TreeCommand, Verify};

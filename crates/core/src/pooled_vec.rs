@@ -38,13 +38,27 @@ impl<T> Pool<T> {
         Some(memory)
     }
 
-    /// Keeps a vector, unless as many are kept as may be.
+    /// Keeps a vector. Where as many are kept as may be, it takes the place of the smallest one, if that is smaller.
     #[inline]
     fn give(&mut self, memory: Vec<T>) {
+        if self.kept.len() == KEPT {
+            self.drop_smaller(&memory);
+        }
         let bytes = bytes(&memory);
         if self.kept.len() < KEPT && self.bytes + bytes <= ALL {
             self.bytes += bytes;
             self.kept.push(memory);
+        }
+    }
+
+    /// Drops the smallest kept vector, if it is smaller than `memory`.
+    #[cold]
+    fn drop_smaller(&mut self, memory: &Vec<T>) {
+        let smallest = self.kept.iter().map(Vec::capacity).enumerate().min_by_key(|&(_, capacity)| capacity);
+        if let Some((at, capacity)) = smallest
+            && capacity < memory.capacity()
+        {
+            self.bytes -= bytes(&self.kept.swap_remove(at));
         }
     }
 }

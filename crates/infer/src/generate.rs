@@ -170,7 +170,11 @@ fn read<'r, E>(
         left = left.saturating_sub(progress.read);
         for _ in 0..reading.len() {
             let Some(other) = reading.pop_front() else { break };
-            let Some(running) = slots[other].as_mut() else { continue };
+            let Some(running) = slots[other].as_mut().filter(|_| feed.wanted(other)) else {
+                // Its turn stops it, or it has no request.
+                reading.push_back(other);
+                continue;
+            };
             let along = executor.read_along(other, &mut running.request).map_err(|error| feed.failed(error))?;
             match along.and_then(|along| along.first) {
                 Some(token) => begin(executor, feed, (other, &mut slots[other]), token)?,

@@ -60,7 +60,8 @@ impl<T: Target, D: Drafter> Executor for Launched<'_, T, D> {
     fn read_on(&mut self, slot: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
         self.chunk = None;
         let (chunk, output) = self.sessions[slot].read_shared(&request.text, ahead(request))?;
-        self.chunk = output.filter(|_| self.sessions.len() > 1).map(|output| (slot, output));
+        let shares = self.sessions.len() > 1 && self.sessions[slot].target().is_host();
+        self.chunk = output.filter(|_| shares).map(|output| (slot, output));
         Ok(Progress { read: chunk.read, first: self.first_of(slot, chunk, request)? })
     }
 

@@ -9,7 +9,6 @@ use gorgon_core::Token;
 use gorgon_draft::medusa::{HeadLabels, Heads, MedusaConfig};
 use gorgon_draft::parameter::ParameterSpec;
 use gorgon_kernels::{Frozen, Table, TableError, TableFormat, team};
-use gorgon_model::hooks::Hooks;
 use rayon::prelude::*;
 
 /// Sizes of a step.
@@ -119,11 +118,9 @@ impl HeadStep {
         for (hidden, _) in &mut self.batches {
             let rows = hidden.dims()[0];
             let tokens: Vec<Token> = (0..rows).map(|i| ((i * 97 + 11) % vocab) as Token).collect();
-            let conversation = |ids: &[Token]| {
-                let positions: Vec<usize> = (0..ids.len()).collect();
-                backbone.compute(ids, &positions, &Hooks::none())
-            };
-            let states = tokens.chunks(length.max(1)).map(conversation).collect::<Result<Vec<_>, _>>()?;
+            let positions: Vec<usize> = (0..rows).collect();
+            let wanted = tokens.chunks(length.max(1)).map(|ids| (ids, &positions[..ids.len()]));
+            let states = backbone.compute_all(&wanted.collect::<Vec<_>>())?;
             if !states.is_empty() {
                 *hidden = Tensor::cat(states, 0);
             }

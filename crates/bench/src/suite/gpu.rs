@@ -53,10 +53,14 @@ pub fn run_gpu(options: &GpuOptions, observe: &mut dyn FnMut(&str)) -> Result<Su
     let config = ModelConfig::from_json(&config).map_err(|error| BenchError::Empty(error.to_string()))?;
     let checkpoint = Checkpoint::drawn(&config);
     let decoder = Arc::new(Decoder::from_checkpoint(config, &checkpoint, &options.compute)?);
-    observe("steps");
-    steps(options, &decoder, &mut report)?;
-    observe("training");
-    training(options, &decoder, &mut report)?;
+    if options.steps {
+        observe("steps");
+        steps(options, &decoder, &mut report, observe)?;
+    }
+    if options.training {
+        observe("training");
+        training(options, &decoder, &mut report, observe)?;
+    }
     Ok(report)
 }
 
@@ -84,7 +88,12 @@ fn probes(options: &GpuOptions, report: &mut SuiteReport) -> Result<(), BenchErr
     Ok(())
 }
 
-fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport) -> Result<(), BenchError> {
+fn steps(
+    options: &GpuOptions,
+    decoder: &Arc<Decoder>,
+    report: &mut SuiteReport,
+    observe: &mut dyn FnMut(&str),
+) -> Result<(), BenchError> {
     let vocab = options.shape.llama.vocab_size as u32;
     let prompt: Vec<Token> = (0..options.context as u32).map(|i| (i * 97 + 11) % vocab).collect();
     let mut kinds = kinds(options, decoder)?;
@@ -97,7 +106,7 @@ fn steps(options: &GpuOptions, decoder: &Arc<Decoder>, report: &mut SuiteReport)
             let text = [&prompt[..], &kinds[0].ids].concat();
             let kind = &mut kinds[index];
             kind.recorded.reveal(&text, kind.rates, round as u64);
-            kind.run(options, &prompt, round, report)?;
+            kind.run(options, &prompt, round, report, observe)?;
         }
     }
     let one = crate::median(kinds[0].seconds.clone()).unwrap_or(f64::NAN);

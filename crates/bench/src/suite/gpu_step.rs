@@ -32,6 +32,10 @@ pub struct GpuOptions {
     pub context: usize,
     /// New tokens of a run.
     pub tokens: usize,
+    /// Whether steps of decoding are measured.
+    pub steps: bool,
+    /// Whether training is measured.
+    pub training: bool,
 }
 
 /// A kind of step with its times.
@@ -79,6 +83,7 @@ impl Kind {
         prompt: &[Token],
         round: usize,
         report: &mut SuiteReport,
+        observe: &mut dyn FnMut(&str),
     ) -> Result<(), BenchError> {
         let limits = Limits { max_new_tokens: options.tokens, end_tokens: vec![] };
         let device = options.compute.device();
@@ -97,6 +102,8 @@ impl Kind {
             self.seconds.push(run.decode_time.as_secs_f64() / steps as f64);
             self.tokens_per_step = run.tokens_per_step().unwrap_or(f64::NAN);
         }
+        let milliseconds = run.decode_time.as_secs_f64() * 1e3 / steps as f64;
+        observe(&format!("round {round}, {}: {milliseconds:.3} ms a step", self.name));
         report.rows.push(json!({
             "what": self.name, "nodes": self.nodes, "round": round, "steps": steps,
             "seconds_per_step": run.decode_time.as_secs_f64() / steps as f64, "prefill_seconds": run.prefill_time.as_secs_f64(),

@@ -44,6 +44,7 @@ pub(super) fn training(
     options: &GpuOptions,
     decoder: &Arc<Decoder>,
     report: &mut SuiteReport,
+    observe: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
     let failed = |error: &dyn std::fmt::Display| BenchError::Empty(format!("training: {error}"));
     let (positions, length) = sizes(options);
@@ -66,6 +67,7 @@ pub(super) fn training(
             }
             device.sync().map_err(|error| failed(&format!("{error:?}")))?;
             let speed = (STEPS * positions) as f64 / started.elapsed().as_secs_f64();
+            observe(&format!("round {round}, {what}: {speed:.0} tokens/s"));
             // The first round compiles.
             if round > 0 {
                 speeds.push(speed);

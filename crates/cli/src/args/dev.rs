@@ -171,6 +171,9 @@ pub struct Suite {
     /// gpu: new tokens of a run.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(2..=2048))]
     pub tokens: u32,
+    /// gpu: measure only steps of decoding, or only training.
+    #[arg(long, value_name = "PART")]
+    pub only: Option<GpuPart>,
     /// cpu: also measure 1.1B parameters.
     #[arg(long)]
     pub large: bool,
@@ -199,6 +202,15 @@ pub enum SuiteDevice {
     Cpu,
     /// The GPU that --device names: recorded steps, with weights drawn on it.
     Gpu,
+}
+
+/// Parts of the suite on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum GpuPart {
+    /// Plain and drafted steps.
+    Steps,
+    /// Fitting Medusa heads.
+    Training,
 }
 
 /// Shapes of random weights on a GPU.

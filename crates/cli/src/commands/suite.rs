@@ -1,6 +1,6 @@
 //! `gorgon dev suite`: the engine's speed with random weights.
 
-use crate::args::{GpuShape, Suite, SuiteDevice};
+use crate::args::{GpuPart, GpuShape, Suite, SuiteDevice};
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_bench::suite::{self, Figure, GpuOptions, LlamaCpp, Peers, Shape, SuiteOptions};
@@ -76,7 +76,10 @@ fn run_gpu(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
         let message = format!("--prompt-tokens {context} and --tokens {tokens} do not fit {longest} positions");
         return Err(Failure::input(message));
     }
-    let options = GpuOptions { shape, compute: compute.clone(), rounds: args.rounds as usize, context, tokens };
+    let has = |part| args.only.is_none_or(|only| only == part);
+    let (steps, training) = (has(GpuPart::Steps), has(GpuPart::Training));
+    let rounds = args.rounds as usize;
+    let options = GpuOptions { shape, compute: compute.clone(), rounds, context, tokens, steps, training };
     let report = suite::run_gpu(&options, &mut |what| settings.console.say(what))?;
     let document = json!({
         "suite": "gpu", "device": compute.choice().to_string(), "dtype": compute.format().name(), "shape": shape.name,

@@ -41,6 +41,20 @@ fn few_are_kept_and_no_large_ones() {
 }
 
 #[test]
+fn larger_ones_take_the_place_of_smaller_ones() {
+    let small: Vec<PooledVec<u64>> = (0..KEPT).map(|_| PooledVec::of(0, 3)).collect();
+    drop(small);
+    let large = PooledVec::<u64>::of(0, 1000);
+    let at = large.as_ptr();
+    drop(large);
+    assert_eq!((kept(), PooledVec::<u64>::of(0, 1000).as_ptr()), (KEPT, at));
+    // One that is no larger than the smallest is dropped.
+    let smaller = PooledVec::from(vec![0u64; 2]);
+    drop(smaller);
+    assert_eq!((kept(), PooledVec::<u64>::of(0, 1000).as_ptr()), (KEPT, at));
+}
+
+#[test]
 fn copies_and_comparisons_are_a_vectors() {
     let numbers: PooledVec<u64> = vec![1, 2, 3].into();
     assert_eq!(numbers, [1, 2, 3]);

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Files(pub Vec<PathBuf>);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a path or a list of paths")]
 enum OneOrMany {
     One(PathBuf),
     Many(Vec<PathBuf>),

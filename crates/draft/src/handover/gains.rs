@@ -120,7 +120,7 @@ impl Gains {
         let steps = f64::from(own.steps());
         let mean = |own: f64, all: f64| (steps * own + ALIKE * all) / (steps + ALIKE);
         let tokens = mean(own.tokens(), self.all.tokens());
-        let least = MARGIN * tokens * self.costs.plain() / mean(own.seconds(), self.all.seconds());
+        let least = MARGIN * tokens / mean(own.seconds(), self.all.seconds());
         let sizes = self.first[class].iter().zip(SIZES).filter(|&(_, size)| size <= most);
         let sizes = sizes.filter(|(mean, _)| mean.tokens() >= tokens);
         let gains = sizes.filter_map(|(mean, size)| Some((mean.rate(1)?, size))).filter(|&(rate, _)| rate > least);

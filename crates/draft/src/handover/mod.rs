@@ -139,6 +139,10 @@ impl Drafter for HandoverDrafter {
         let most = context.tree.max_nodes();
         let most = if most < self.usual { most } else { LARGEST };
         self.gains.iter_mut().for_each(Gains::begin);
+        // A plain step says nothing about either drafter.
+        if context.tree.max_depth() == 0 && self.usual > 1 {
+            return Ok(Proposal::root(root));
+        }
         let target = context.target.as_mut().map(|target| &mut **target as &mut dyn Target);
         let tree = CoupledTree { tree: &self.tree, coupling };
         let proposal = self.first.draft(root, &mut DraftContext { tree, random: &mut *context.random, target })?;

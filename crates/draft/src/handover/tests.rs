@@ -311,14 +311,14 @@ fn a_step_with_a_smaller_tree_than_usual_bounds_both() {
         let drafter = HandoverDrafter::new(suffix(2), Box::new(Periodic::new(50, 1, 2)), tree().unwrap());
         let drafter = drafter.usually(usual.max_nodes());
         let mut drafter = if least.is_none() { drafter.measured(StepRatios::alike()) } else { drafter };
-        let mut largest = [0, 0];
+        let mut largest = [0; 3];
         for step in 0..40 {
-            let is_short = step % 2 == 1;
-            let tree: &dyn TreeBuilder = if is_short { &short } else { &usual };
+            let kind = step % 4 % 3;
+            let tree: &dyn TreeBuilder = [&usual as &dyn TreeBuilder, &short, &ChainTree::ROOT][kind];
             let random = &mut gorgon_core::accept::random::SeededRandom::new(0);
             let context = &mut DraftContext { tree: CoupledTree::plain(tree), random, target: None };
             let draft = drafter.draft(9, context).unwrap().draft;
-            largest[usize::from(is_short)] = largest[usize::from(is_short)].max(draft.tree().len());
+            largest[kind] = largest[kind].max(draft.tree().len());
             let (text, output) = ([9, 1, 2, 3, 4, 5, 6, 7, 8], crate::toy::nothing());
             let tree = draft.tree();
             let verified = VerifiedTree { tree, path: &[0], next: 9, target: None };
@@ -326,6 +326,6 @@ fn a_step_with_a_smaller_tree_than_usual_bounds_both() {
                 VerifiedPass { tokens: &text, output: &output, rows: &[0], verified: Some(verified), is_source: false };
             drafter.observe(pass).unwrap();
         }
-        assert!(largest[0] > 8 && largest[1] <= 4, "{least:?}: {largest:?}");
+        assert!(largest[0] > 8 && largest[1] <= 4 && largest[2] == 1, "{least:?}: {largest:?}");
     }
 }

@@ -9,11 +9,11 @@ pub(super) const WEIGHT: f64 = 1.0 / 32.0;
 /// A step that took more than so many times the mean counts as that: the machine did something else.
 const LONGEST: f64 = 3.0;
 
-/// Costs of the other drafter's steps. Only their ratio to [`Self::plain`] has a meaning.
+/// Costs of the other drafter's steps, drafts included, over those of a plain step: `T(n) / T(1)`.
 pub(super) enum OtherCosts {
-    /// `T(n) / T(1)`, drafts included.
+    /// Measured before.
     Known(StepCosts),
-    /// Seconds.
+    /// Measured by a clock.
     Timed(Timed),
 }
 
@@ -75,21 +75,16 @@ impl OtherCosts {
             timed.drafted = None;
         }
     }
-
-    /// The cost of a plain step. Drafters that run layers of the target verify in less time, so steps of the first
-    /// drafter tell it once there are some.
-    pub fn plain(&self) -> f64 {
-        match self {
-            Self::Known(_) => 1.0,
-            Self::Timed(timed) => {
-                let [first, other] = timed.plain;
-                if first.steps() > 0 { first.seconds() } else { other.seconds() }
-            }
-        }
-    }
 }
 
 impl Timed {
+    /// Seconds of a plain step. Drafters that run layers of the target verify in less time, so steps of the first
+    /// drafter tell it once there are some.
+    fn plain(&self) -> f64 {
+        let [first, other] = self.plain;
+        if first.steps() > 0 { first.seconds() } else { other.seconds() }
+    }
+
     fn end(&mut self, verified: &StepCosts) -> Option<f64> {
         let (drafted, rows, is_other) = self.drafted.take()?;
         let now = (self.clock)();
@@ -98,7 +93,8 @@ impl Timed {
         }
         let seconds = |since: Duration| now.saturating_sub(since).as_secs_f64().max(f64::MIN_POSITIVE);
         add(&mut self.plain[usize::from(is_other)], seconds(drafted) / verified.ratio(rows));
-        is_other.then(|| add(&mut self.other, seconds(self.began)))
+        // The ratio is kept, not the seconds: a machine that slows down slows both.
+        is_other.then(|| add(&mut self.other, seconds(self.began)) / self.plain())
     }
 }
 

@@ -104,8 +104,7 @@ impl Heads {
     }
 
     /// Every head. On a GPU heads with a shared LM head are rows of the same products, and their losses are read
-    /// together; on the CPU one head after another takes less memory, unless
-    /// labels are weighed by all heads.
+    /// together; on the CPU one head after another takes less memory, unless labels are weighed by all heads.
     fn all_heads(
         &self,
         weights: &[Tensor<1>],

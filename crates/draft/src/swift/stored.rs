@@ -117,7 +117,9 @@ impl StateFile {
         let path = self.path.display();
         match self.stored.as_ref().map(|stored| stored.weights_sha256.as_deref()) {
             Some(Some(theirs)) if theirs != weights => {
-                return Err(format!("swift: {path}: a search of a model with other weights than this one's"));
+                return Err(format!(
+                    "swift: {path}: this search belongs to a model with other weights; name another file with state="
+                ));
             }
             Some(None) => tracing::warn!(%path, "the search does not say of which weights it is: taken to be of these"),
             _ => {}

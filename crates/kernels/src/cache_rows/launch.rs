@@ -7,8 +7,9 @@ use crate::partial_sums::PartialSums;
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
-/// Adds up the parts of projections and their bias, splits them into heads, normalises and rotates queries and keys, and writes keys and values of layer `layer`
-/// to the slots of the uncommitted rows, each sequence's to its cache. Returns the queries.
+/// Adds up the parts of projections and their bias, splits them into heads, normalises and rotates queries and keys,
+/// and writes keys and values of layer `layer` to the slots of the uncommitted rows, each sequence's to its cache.
+/// Returns the queries.
 ///
 /// # Shapes
 /// `qkv [1, R, (heads + 2 · kv_heads) · head_dim]`, result `[1, R, heads · head_dim]`, both with the padded rows of all

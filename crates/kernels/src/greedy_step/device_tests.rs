@@ -115,32 +115,6 @@ fn real(pass_table: &PassTable) -> Vec<i32> {
     real
 }
 
-/// Sequences go on by a token each in one launch: their tables are those that the host would have made, and one without a
-/// row stays.
-#[test]
-fn sequences_advance_together() {
-    let Some(device) = device() else { return };
-    let windows = [None, Some(3)];
-    let (alone, nobody) = (AttentionMask::Causal { rows: 1 }, AttentionMask::Causal { rows: 0 });
-    let table = |token: Option<u32>, prefix: usize| match token {
-        Some(token) => PassTable::new(&[token], &alone, prefix, 64, &windows, &device),
-        None => PassTable::new(&[], &nobody, prefix, 64, &windows, &device),
-    };
-    let all = |tables: &[PassTable]| ints_of(PassTable::joined(&tables.iter().collect::<Vec<_>>())[0].table().clone());
-    let first: Vec<PassTable> = (0..70).map(|i| table((i % 5 != 3).then_some(i as u32), 2 * i)).collect();
-    let joined = PassTable::joined(&first.iter().collect::<Vec<_>>());
-    let argmax: Vec<i32> = (0..70).map(|i| if i == 9 { -1 } else { 100 + i }).collect();
-    advance(&Tensor::from_data(TensorData::new(argmax.clone(), [70]), &device), &joined);
-    let next = |i: usize| (i % 5 != 3).then_some(argmax[i].max(0) as u32);
-    let mut want: Vec<PassTable> = (0..70).map(|i| table(next(i), 2 * i + usize::from(i % 5 != 3))).collect();
-    assert_eq!(ints_of(joined[0].table().clone()), all(&want));
-    want[33] = table(Some(7), 1);
-    replace(&joined[33], &want[33]);
-    assert_eq!(ints_of(joined[0].table().clone()), all(&want));
-    let tokens: Vec<i32> = ints_of(PassTable::tokens_of(&joined));
-    assert_eq!(tokens, want.iter().map(|table| ints_of(table.tokens())[0]).collect::<Vec<_>>());
-}
-
 #[test]
 fn trees_are_filled_and_tables_copied() {
     let Some(device) = device() else { return };

@@ -2,7 +2,7 @@
 
 use super::{Guide, Outcome, Trail, TreeTable};
 #[cfg(feature = "gpu")]
-use super::{advance as sequences, cube, path};
+use super::{cube, path};
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
@@ -62,44 +62,6 @@ pub fn accept(argmax: &Tensor<1, Int>, tree: &TreeTable, pass_table: &PassTable,
     #[cfg(not(feature = "gpu"))]
     {
         let _ = (argmax, tree, pass_table, outcome);
-        crate::device::absent()
-    }
-}
-
-/// Plain greedy steps of several sequences: writes the table of each one's next pass, whose token is its argmax. A table
-/// without a row stays as it is.
-///
-/// # Shapes
-/// `argmax [sequences]` as [`argmax_rows`] gives it, a table of one row for each, [`PassTable::joined`].
-///
-/// # Panics
-/// If the tensors are not on a GPU, or the tables are others.
-pub fn advance(argmax: &Tensor<1, Int>, tables: &[PassTable]) {
-    let alike = |(i, table): (usize, &PassTable)| table.padded_rows() == 1 && table.start() == i * tables[0].len();
-    assert!(!tables.is_empty() && argmax.dims() == [tables.len()], "a table for each sequence");
-    assert!(tables.iter().enumerate().all(alike), "tables of one row that are joined");
-    #[cfg(feature = "gpu")]
-    {
-        sequences::advance(argmax, tables);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
-        crate::device::absent()
-    }
-}
-
-/// Copies a table over one of several that are joined, in place.
-///
-/// # Panics
-/// If the tensors are not on a GPU, or the tables differ in their size.
-pub fn replace(to: &PassTable, from: &PassTable) {
-    assert_eq!(to.len(), from.len(), "a table of another size");
-    #[cfg(feature = "gpu")]
-    {
-        sequences::replace(to, from);
-    }
-    #[cfg(not(feature = "gpu"))]
-    {
         crate::device::absent()
     }
 }

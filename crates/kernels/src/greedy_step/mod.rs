@@ -2,8 +2,6 @@
 //! the next tree's tokens. Nothing is read back but the [`Outcome`].
 
 #[cfg(feature = "gpu")]
-mod advance;
-#[cfg(feature = "gpu")]
 mod cube;
 #[cfg(all(test, feature = "gpu"))]
 mod device_tests;
@@ -17,7 +15,7 @@ pub mod reference;
 pub(crate) mod segments;
 mod trail;
 
-pub use launch::{accept, advance, argmax_rows, fill, follow, guide, overwrite, replace, top_rows};
+pub use launch::{accept, argmax_rows, fill, follow, guide, overwrite, top_rows};
 pub use trail::Trail;
 
 use crate::tree_attention::PassTable;

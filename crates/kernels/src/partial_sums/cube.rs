@@ -19,6 +19,22 @@ pub(crate) fn summed<F: Float, G: Float>(sums: &Tensor<G>, at: usize, size: usiz
     f32::cast_from(F::cast_from(sum))
 }
 
+/// As [`summed`], for neighbouring numbers; `at` and `size` count loads.
+#[cube]
+pub(crate) fn summed_vector<F: Float, G: Float, N: Size>(
+    sums: &Tensor<Vector<G, N>>,
+    at: usize,
+    size: usize,
+    #[comptime] parts: usize,
+) -> Vector<f32, N> {
+    let mut sum = Vector::<f32, N>::cast_from(sums[at]);
+    #[unroll]
+    for part in 1..parts {
+        sum = sum + Vector::<f32, N>::cast_from(sums[part * size + at]);
+    }
+    Vector::<f32, N>::cast_from(Vector::<F, N>::cast_from(sum))
+}
+
 /// One number of the whole product, on top of `x` if it is added to that.
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn add_parts<F: Float, G: Float>(

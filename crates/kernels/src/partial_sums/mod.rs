@@ -13,7 +13,7 @@ mod launch;
 pub mod reference;
 
 #[cfg(feature = "gpu")]
-pub(crate) use cube::summed;
+pub(crate) use cube::{summed, summed_vector};
 pub use launch::PartialSums;
 #[cfg(feature = "gpu")]
 pub(crate) use launch::Unadded;

@@ -24,7 +24,7 @@ pub fn attend_cached(
     #[cfg(feature = "gpu")]
     {
         let rows = q.dims()[1];
-        let out = super::cube::attend(spec, &crate::device::floats(q), caches, layer, tables);
+        let out = super::launch::attend(spec, &crate::device::floats(q), caches, layer, tables);
         crate::device::float_tensor::<3>(out).reshape([1, rows, spec.heads * spec.head_dim])
     }
     #[cfg(not(feature = "gpu"))]

@@ -38,8 +38,9 @@ fn check_in(format: DType, spec: &AttentionSpec, prefix: usize, mask: &Attention
     let cache = stored(cache, [4, spec.kv_heads, capacity, d], format, &device);
     let got = values_of(attend_cached(spec, &q, &[&cache], 1, &[&pass_table]));
     for (i, (a, b)) in got.iter().zip(&want).enumerate() {
-        // Sums are in f32, and what comes out is rounded once.
-        let limit = if in_bf16 { b.abs() / 256.0 + 1e-3 } else { 5e-6 };
+        // Sums are in f32. On tensor cores weights are rounded to bf16, which adds at most 2^-9 of the largest value, 1; a
+        // result is rounded once.
+        let limit = if in_bf16 { (b.abs() + 1.0) / 512.0 + 1e-4 } else { 5e-6 };
         assert!((f64::from(*a) - b).abs() < limit, "{i}: {a} against {b}: {spec:?} prefix {prefix} of {slots}");
     }
     assert!(got.iter().all(|x| x.is_finite()), "padding yields numbers");
@@ -72,7 +73,9 @@ fn splits_beyond_the_context_change_nothing() {
 fn later_levels_see_earlier_rows_in_flight() {
     let paths = paths();
     for spec in cases() {
-        check(&spec, 13, &AttentionMask::after(3, paths[3..6].iter().map(Vec::as_slice)), 0);
+        for format in [DType::F32, DType::BF16] {
+            check_in(format, &spec, 13, &AttentionMask::after(3, paths[3..6].iter().map(Vec::as_slice)), 0);
+        }
     }
 }
 
@@ -83,7 +86,9 @@ fn wide_trees_and_wide_heads() {
     for (heads, kv_heads, head_dim) in [(8, 2, 64), (2, 1, 256)] {
         let spec = AttentionSpec { heads, kv_heads, head_dim, scale, soft_cap: None, window: None };
         let paths: Vec<Vec<usize>> = (0..70).map(|node| if node == 0 { vec![0] } else { vec![0, node] }).collect();
-        check(&spec, 50, &AttentionMask::from_paths(paths.iter().map(Vec::as_slice)), 0);
+        for format in [DType::F32, DType::BF16] {
+            check_in(format, &spec, 50, &AttentionMask::from_paths(paths.iter().map(Vec::as_slice)), 0);
+        }
     }
 }
 
@@ -95,6 +100,20 @@ fn equals_the_reference_in_bf16() {
             check_in(DType::BF16, &spec, prefix, &AttentionMask::from_paths(paths.iter().map(Vec::as_slice)), 0);
         }
         check_in(DType::BF16, &spec, 33, &AttentionMask::Causal { rows: 1 }, 300);
+    }
+}
+
+/// Prompts: one split, and tiles that end where their rows do.
+#[test]
+fn long_chains_equal_the_reference() {
+    let scale = 0.1;
+    for (heads, kv_heads, head_dim, window) in [(4, 2, 128, None), (2, 2, 64, None), (2, 1, 64, Some(40))] {
+        let spec = AttentionSpec { heads, kv_heads, head_dim, scale, soft_cap: None, window };
+        for (prefix, rows) in [(0, 129), (0, 200), (70, 150)] {
+            for format in [DType::F32, DType::BF16] {
+                check_in(format, &spec, prefix, &AttentionMask::Causal { rows }, 512);
+            }
+        }
     }
 }
 
@@ -142,5 +161,7 @@ fn sequences_do_not_depend_on_their_company() {
     for spec in [cases()[0], cases()[2], cases()[6]] {
         check_company(DType::F32, &spec);
     }
-    check_company(DType::BF16, &cases()[0]);
+    for spec in [cases()[0], cases()[2], cases()[4]] {
+        check_company(DType::BF16, &spec);
+    }
 }

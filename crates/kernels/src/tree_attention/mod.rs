@@ -8,8 +8,14 @@ mod cached;
 mod cube;
 #[cfg(all(test, feature = "gpu"))]
 mod device_tests;
+#[cfg(feature = "gpu")]
+mod flash;
 mod host_kv;
+#[cfg(feature = "gpu")]
+mod join;
 pub(crate) mod kernel;
+#[cfg(feature = "gpu")]
+mod launch;
 mod pass_rows;
 mod pass_table;
 mod position_bias;

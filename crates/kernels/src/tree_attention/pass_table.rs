@@ -2,12 +2,16 @@
 
 use super::{AttentionMask, PassRows};
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use std::ops::Range;
 
 /// Where the tokens begin.
 const TOKENS: usize = 4;
 
 /// The numbers of rows that passes are padded to, so that a device sees few distinct shapes.
-const SIZES: [usize; 6] = [1, 8, 16, 32, 64, 128];
+const SIZES: [usize; 6] = [1, 8, 16, 32, 64, LONG];
+
+/// More rows of one chain are a long one.
+const LONG: usize = 128;
 
 /// The rows of one pass as kernels read them.
 ///
@@ -25,6 +29,7 @@ pub struct PassTable {
     words: usize,
     windows: Vec<Option<usize>>,
     slots: usize,
+    is_long_chain: bool,
 }
 
 impl PassTable {
@@ -54,7 +59,8 @@ impl PassTable {
         let values = table(tokens, pass, windows);
         let size = values.len();
         let table = Tensor::from_data(TensorData::new(values, [size]), device);
-        Self { table, start: 0, rows, padded, words, windows: windows.into(), slots }
+        let is_long_chain = padded > LONG && matches!(pass.mask, AttentionMask::Causal { .. });
+        Self { table, start: 0, rows, padded, words, windows: windows.into(), slots, is_long_chain }
     }
 
     /// Joins tables in one tensor, one after the other, for kernels that serve several sequences.
@@ -102,6 +108,11 @@ impl PassTable {
         self.padded
     }
 
+    /// Whether the table was made for a chain of more than 128 rows, such as a prompt.
+    pub(crate) fn is_long_chain(&self) -> bool {
+        self.is_long_chain
+    }
+
     /// Words of bits per row.
     pub fn words(&self) -> usize {
         self.words
@@ -115,22 +126,6 @@ impl PassTable {
     /// The tokens, padding included, `[R]`.
     pub fn tokens(&self) -> Tensor<1, Int> {
         self.table.clone().narrow(0, self.start + TOKENS, self.padded)
-    }
-
-    /// The tokens of several tables that are [`Self::joined`], padding included, one table after the other.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn tokens_of(tables: &[Self]) -> Tensor<1, Int> {
-        let [first, ..] = tables else { unreachable!("a pass has a sequence") };
-        if tables.len() == 1 {
-            return first.tokens();
-        }
-        if tables.iter().any(|table| table.len() != first.len()) {
-            return Tensor::cat(tables.iter().map(Self::tokens).collect(), 0);
-        }
-        let all = first.table.clone().reshape([tables.len(), first.len()]).narrow(1, TOKENS, first.padded);
-        all.reshape([tables.len() * first.padded])
     }
 
     /// Where a window's section begins.
@@ -186,13 +181,23 @@ fn table(tokens: &[u32], pass: &PassRows<'_>, windows: &[Option<usize>]) -> Vec<
         let bits = table.len();
         table.resize(first + section_size(padded, words), 0);
         for row in 0..rows {
-            for index in pass.view(row, window).skip..mask.count(row) {
-                let seen = mask.nth(row, index);
-                table[bits + row * words + seen / 32] |= 1 << (seen % 32);
+            let seen = pass.view(row, window).skip..mask.count(row);
+            let words = &mut table[bits + row * words..][..words];
+            match mask {
+                AttentionMask::Causal { .. } => set_bits(words, seen),
+                _ => seen.map(|index| mask.nth(row, index)).for_each(|seen| words[seen / 32] |= 1 << (seen % 32)),
             }
         }
     }
     table
+}
+
+/// Sets neighbouring bits, a word at a time.
+fn set_bits(words: &mut [i32], bits: Range<usize>) {
+    for at in bits.start / 32..bits.end.div_ceil(32).max(bits.start / 32) {
+        let (from, to) = (bits.start.max(at * 32) - at * 32, bits.end.min(at * 32 + 32) - at * 32);
+        words[at] |= (((1u64 << (to - from)) - 1) << from) as i32;
+    }
 }
 
 #[cfg(test)]

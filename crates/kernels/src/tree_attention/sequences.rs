@@ -33,6 +33,8 @@ pub(crate) struct Share {
     pub splits: usize,
     /// Its first tile of queries among those of the launch.
     pub first_tile: usize,
+    /// 1 where row `i` sees the first `i + 1` rows and all committed ones.
+    pub chain: usize,
 }
 
 /// One sequence, on the host; fields as of [`Share`].
@@ -47,6 +49,7 @@ pub(crate) struct Part {
     pub split: usize,
     pub splits: usize,
     pub first_tile: usize,
+    pub chain: usize,
 }
 
 impl Part {
@@ -60,6 +63,7 @@ impl Part {
         split: 1,
         splits: 0,
         first_tile: NEVER,
+        chain: 0,
     };
 
     fn argument(self) -> ShareLaunch {
@@ -73,6 +77,7 @@ impl Part {
             self.split,
             self.splits,
             self.first_tile,
+            self.chain,
         )
     }
 }

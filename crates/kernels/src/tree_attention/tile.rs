@@ -8,7 +8,7 @@ pub(super) const UNITS: usize = 64;
 /// The score of a slot that a row must not see.
 pub(super) const HIDDEN: f32 = -1e30;
 /// Anything below is hidden.
-const SEEN: f32 = -1e29;
+pub(super) const SEEN: f32 = -1e29;
 
 /// Sizes known when the kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +53,24 @@ pub(super) struct Seen {
     pub rows: usize,
     /// Words of bits of a row.
     pub words: usize,
+}
+
+/// The slots of a sequence, and how they are split.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Slots {
+    pub capacity: usize,
+    pub split: usize,
+    pub splits: usize,
+    pub first_tile: usize,
+    pub chain: usize,
+}
+
+/// Slots that hold rows: committed ones, and uncommitted ones of earlier passes and of this one.
+#[cube]
+pub(super) fn used_slots(pass_table: &Tensor<i32>, table: usize) -> usize {
+    usize::cast_from(pass_table[table])
+        + usize::cast_from(pass_table[table + 1])
+        + usize::cast_from(pass_table[table + 2])
 }
 
 /// Memory that the units of a cube share: a tile of queries, one of keys or values, and their scores; for each query

@@ -137,17 +137,6 @@ impl DecoderTarget {
         self.decoder.forward_table(pass_table, &mut self.cache, &self.hooks)
     }
 
-    /// As [`Self::verify_table`], of several sequences of one decoder: a table for each, [`PassTable::joined`].
-    ///
-    /// # Errors
-    /// When the sequences are on the CPU, or there are none.
-    pub fn verify_tables(targets: &mut [Self], tables: &[PassTable]) -> Result<PassOutput, ModelError> {
-        let [first, ..] = targets else { return Err(ModelError::EmptyPrompt) };
-        let (decoder, hooks) = (first.decoder.clone(), first.hooks.clone());
-        let mut caches: Vec<&mut KvCache> = targets.iter_mut().map(|target| &mut target.cache).collect();
-        decoder.forward_tables(tables, &mut caches, &hooks)
-    }
-
     /// Moves the rows of an accepted path together, in every layer.
     ///
     /// # Shapes

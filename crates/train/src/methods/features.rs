@@ -1,7 +1,7 @@
 //! Hidden states of the frozen backbone: computed when they are needed, or read from a cache on disk.
 
 use super::feature_cache::FeatureCache;
-use super::hidden_states::hidden_states;
+use super::hidden_states::{hidden_states, hidden_states_of};
 use crate::error::TrainError;
 use burn::tensor::Tensor;
 use gorgon_core::Token;
@@ -62,6 +62,21 @@ impl Features {
         }
     }
 
+    /// [`Self::states`] of several conversations with their indices and positions.
+    ///
+    /// # Errors
+    /// As of [`Self::states`].
+    pub fn states_of(&self, conversations: &[(&Row, bool, usize, Vec<usize>)]) -> Result<Vec<Tensor<2>>, TrainError> {
+        if self.cache.is_some() {
+            let read = |(row, held_out, index, positions): &(&Row, _, _, Vec<_>)| {
+                self.states(row, *held_out, *index, positions)
+            };
+            return conversations.iter().map(read).collect();
+        }
+        let wanted = conversations.iter().map(|(row, _, _, positions)| (&row.example.ids[..], &positions[..]));
+        self.compute_all(&wanted.collect::<Vec<_>>())
+    }
+
     /// Values of a state.
     pub fn width(&self) -> usize {
         self.decoder.config().hidden_size
@@ -73,5 +88,13 @@ impl Features {
     /// When the backbone fails.
     pub(crate) fn compute(&self, ids: &[Token], positions: &[usize], hooks: &Hooks) -> Result<Tensor<2>, TrainError> {
         hidden_states(&self.decoder, ids, positions, hooks)
+    }
+
+    /// As [`Self::states_of`], for any tokens.
+    ///
+    /// # Errors
+    /// When the backbone fails.
+    pub(crate) fn compute_all(&self, wanted: &[(&[Token], &[usize])]) -> Result<Vec<Tensor<2>>, TrainError> {
+        hidden_states_of(&self.decoder, wanted, &Hooks::none())
     }
 }

@@ -89,7 +89,7 @@ impl<S: HeadStack> HeadFitting<S> {
     /// States and labels of some conversations, one after another.
     fn gather(&self, rows: &[(bool, usize)]) -> Result<HeadBatch, TrainError> {
         let mut all = vec![HeadLabels::default(); self.heads()];
-        let (mut states, mut segments, mut first) = (vec![], vec![], 0);
+        let (mut wanted, mut segments, mut first) = (vec![], vec![], 0);
         let mut tokens: Vec<Vec<Token>> = vec![vec![]; self.heads.following()];
         for &(held_out, index) in rows {
             let row = self.data.row(held_out, index);
@@ -98,12 +98,14 @@ impl<S: HeadStack> HeadFitting<S> {
             for (later, tokens) in tokens.iter_mut().enumerate() {
                 tokens.extend(positions.iter().filter_map(|&t| following(&row.example, t, later)));
             }
+            let next = first + positions.len();
             if !positions.is_empty() {
-                segments.push(first..first + positions.len());
-                states.push(self.data.features.states(row, held_out, index, &positions)?);
+                segments.push(first..next);
+                wanted.push((row, held_out, index, positions));
             }
-            first += positions.len();
+            first = next;
         }
+        let mut states = self.data.features.states_of(&wanted)?;
         let d = self.lm_head.dims()[1];
         let states = match states.len() {
             0 => Tensor::zeros([0, d], &self.lm_head.device()),

@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub struct Trees(pub Vec<TreeChoice>);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a tree or a list of trees")]
 enum OneOrMany {
     One(String),
     Many(Vec<String>),

@@ -1,7 +1,7 @@
 //! The product on a GPU: codes become fragments of `mma.sync` in registers.
 
 use super::super::cube::{PLANES, multiply_registers, write_sums};
-use super::super::{INPUTS, LANE, LANES, OUTPUTS};
+use super::super::{INPUTS, LANE, LANES, OUTPUTS, tiles};
 use super::{ahead, part_blocks, parts};
 use crate::device;
 use crate::quantised_matmul::CodeBits;
@@ -72,7 +72,7 @@ fn multiply_part<F: Float, S: Float, G: Float>(
     let lane = UNIT_POS_X as usize;
     let (g, t) = (lane / 4, lane % 4);
     let group = CUBE_POS_X as usize * PLANES + UNIT_POS_Y as usize;
-    let part = CUBE_POS_Y as usize;
+    let (part, first_row) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize * comptime!(8 * row_tiles));
     if group * OUTPUTS >= d_out {
         terminate!();
     }
@@ -98,7 +98,7 @@ fn multiply_part<F: Float, S: Float, G: Float>(
             let tiles = block_of::<F>(&held, comptime!(later * loads), four_bits, base);
             #[unroll]
             for row_tile in 0..row_tiles {
-                let row = min(comptime!(row_tile * 8) + g, rows - 1);
+                let row = min(first_row + comptime!(row_tile * 8) + g, rows - 1);
                 let values = x[row * row_width + (block + later) * comptime!(INPUTS / LANE) + t];
                 multiply_block::<F, S>(&tiles, values, factors, &mut sums, row_tile, row_tiles, grouped);
             }
@@ -108,7 +108,7 @@ fn multiply_part<F: Float, S: Float, G: Float>(
     if comptime!(!grouped) {
         scale_sums::<S>(&mut sums, factors, row_tiles);
     }
-    write_sums::<G>(&sums, out, part * rows, rows, group * OUTPUTS, d_out, row_tiles);
+    write_sums::<G>(&sums, out, part * rows + first_row, rows - first_row, group * OUTPUTS, d_out, row_tiles);
 }
 
 #[cube]
@@ -254,12 +254,13 @@ pub(super) fn multiply(x: &CubeTensor, coded: &Coded<'_>, rows: usize) -> CubeTe
     let (parts, blocks) = (parts(bits, d_in, d_out), d_in / INPUTS);
     let sums = device::empty(x, [parts, rows, d_out], if parts == 1 { x.dtype } else { DType::F32 });
     let cubes = d_out.div_ceil(OUTPUTS).div_ceil(PLANES);
+    let (row_tiles, row_cubes) = tiles(rows);
     // SAFETY: `words` has whole groups of outputs and `scales` those of each, rows and outputs beyond the result's are
     // not written, and a part ends with the last block of inputs.
     unsafe {
         multiply_part::launch_unchecked(
             &x.client,
-            CubeCount::Static(cubes as u32, parts as u32, 1),
+            CubeCount::Static(cubes as u32, parts as u32, row_cubes as u32),
             CubeDim::new_2d(LANES as u32, PLANES as u32),
             device::address([x, words, scales, &sums]),
             device::arg(words),
@@ -272,7 +273,7 @@ pub(super) fn multiply(x: &CubeTensor, coded: &Coded<'_>, rows: usize) -> CubeTe
             part_blocks(bits, d_in, d_out),
             coded.groups(),
             group.div_ceil(INPUTS),
-            rows.div_ceil(8).next_power_of_two(),
+            row_tiles,
             ahead(bits, blocks),
             coded.four_bits(),
             coded.groups() > 1,

@@ -81,8 +81,8 @@ impl CodedFragments {
         self.multiply(x).sum()
     }
 
-    /// `x · Wᵀ`, whose parts of K are not added up. More than [`super::super::MOST_ROWS`] rows, and rows with gradients, are multiplied
-    /// with the plain matrix in 16 bits, which is unpacked for them; that product is whole.
+    /// `x · Wᵀ`, whose parts of K are not added up. More than [`super::super::MOST_ROWS`] rows, and rows with
+    /// gradients, are multiplied with the plain matrix in 16 bits, which is unpacked for them; that product is whole.
     ///
     /// # Shapes
     /// `x [batch, rows, in]`, result `[batch, rows, out]`.

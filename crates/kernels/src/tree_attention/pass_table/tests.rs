@@ -42,3 +42,13 @@ fn sizes_are_few() {
     let padded: Vec<usize> = [1, 2, 8, 9, 33, 64, 65, 129].map(PassTable::padded).into();
     assert_eq!(padded, [1, 8, 8, 16, 64, 64, 128, 256]);
 }
+
+/// A chain's bits, which are set a word at a time, are those of its paths.
+#[test]
+fn chains_have_the_bits_of_their_paths() {
+    let paths: Vec<Vec<usize>> = (0..140).map(|row| (0..=row).collect()).collect();
+    let listed = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
+    let windows = [None, Some(40), Some(1)];
+    let of = |mask: &AttentionMask| table(&[], &PassRows::new(3, mask), &windows);
+    assert_eq!(of(&AttentionMask::Causal { rows: 140 }), of(&listed));
+}
