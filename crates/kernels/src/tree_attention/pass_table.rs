@@ -29,6 +29,7 @@ pub struct PassTable {
     words: usize,
     windows: Vec<Option<usize>>,
     slots: usize,
+    #[cfg_attr(not(feature = "gpu"), expect(dead_code, reason = "read by the launches of attention"))]
     is_long_chain: bool,
 }
 
@@ -109,6 +110,7 @@ impl PassTable {
     }
 
     /// Whether the table was made for a chain of more than 128 rows, such as a prompt.
+    #[cfg(feature = "gpu")]
     pub(crate) fn is_long_chain(&self) -> bool {
         self.is_long_chain
     }
@@ -194,9 +196,10 @@ fn table(tokens: &[u32], pass: &PassRows<'_>, windows: &[Option<usize>]) -> Vec<
 
 /// Sets neighbouring bits, a word at a time.
 fn set_bits(words: &mut [i32], bits: Range<usize>) {
-    for at in bits.start / 32..bits.end.div_ceil(32).max(bits.start / 32) {
-        let (from, to) = (bits.start.max(at * 32) - at * 32, bits.end.min(at * 32 + 32) - at * 32);
-        words[at] |= (((1u64 << (to - from)) - 1) << from) as i32;
+    for (at, word) in words.iter_mut().enumerate() {
+        let place = |bit: usize| bit.clamp(at * 32, at * 32 + 32) - at * 32;
+        let (from, to) = (place(bits.start), place(bits.end));
+        *word |= (((1u64 << (to - from)) - 1) << from) as i32;
     }
 }
 
