@@ -32,9 +32,9 @@ pub struct GpuOptions {
     pub context: usize,
     /// New tokens of a run.
     pub tokens: usize,
-    /// Whether steps of decoding are measured.
+    /// Measure steps of decoding.
     pub steps: bool,
-    /// Whether training is measured.
+    /// Measure training.
     pub training: bool,
 }
 

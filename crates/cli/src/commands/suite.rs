@@ -19,6 +19,9 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.measured == SuiteDevice::Gpu {
         return run_gpu(args, settings);
     }
+    if args.only.is_some() {
+        return Err(Failure::input("--only names a part of the GPU suite, and this is the CPU suite"));
+    }
     if let Some(options) = settings.number_formats() {
         settings
             .console

@@ -287,7 +287,7 @@ pub(crate) fn is_supported(like: &CubeTensor) -> bool {
     };
     let sums = ElemType::Float(FloatKind::F32);
     let tile = MmaConfig { a_type: kind, b_type: kind, cd_type: sums, m: 16, n: 8, k: 16 };
-    // What multiplies such tiles also copies to shared memory asynchronously.
+    // Every device with these tiles (compute capability 8.0 and newer) also has asynchronous copies to shared memory.
     like.client.features().matmul.mma.contains(&tile)
 }
 

@@ -21,7 +21,8 @@ pub(super) const KEYS: usize = 16;
 /// Numbers of a load.
 pub(super) const WIDE: usize = 8;
 
-/// Whether queries and heads are of a kind that it multiplies. The sums of wider heads do not fit into registers.
+/// Whether this kernel takes queries of this number format and heads of this size. The sums of wider heads do not fit
+/// into registers.
 pub(super) fn is_supported(q: &CubeTensor, head_dim: usize) -> bool {
     matches!(head_dim, 64 | 128) && is_multiplied(q)
 }
@@ -36,7 +37,7 @@ pub(super) fn split(slots: usize) -> (usize, usize) {
 /// A warp's part, from the split's first slot to its last.
 ///
 /// # Shapes
-/// As of [`super::cube::attend_split`], in loads of eight numbers.
+/// `q [R, heads, d / 8]` and `cache [2 · layers, kv_heads, capacity, d / 8]`, in loads of eight numbers.
 #[cube]
 pub(super) fn attend_warp<F: Float>(
     q: &Tensor<Vector<F, Const<8>>>,
@@ -247,7 +248,7 @@ fn seen_slots(
             }
         }
     }
-    // Those in front of a window, and those beyond the last slot.
+    // Hide slots in front of the window and slots after the last one.
     if first > start {
         let hidden = (1u32 << min(first - start, KEYS) as u32) - 1u32;
         bits &= !hidden;

@@ -109,7 +109,7 @@ impl PassTable {
         self.padded
     }
 
-    /// Whether the table was made for a chain of more than 128 rows, such as a prompt.
+    /// True for a chain of more than 128 rows, such as a prompt.
     #[cfg(feature = "gpu")]
     pub(crate) fn is_long_chain(&self) -> bool {
         self.is_long_chain

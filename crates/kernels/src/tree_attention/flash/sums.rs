@@ -42,7 +42,7 @@ pub(in crate::tree_attention) fn new_sums(#[comptime] g: Geometry) -> Sums {
 /// Writes a warp's sums, not yet divided, with the largest score and the sum of weights.
 ///
 /// # Shapes
-/// As of [`crate::tree_attention::cube::attend_split`], `sums` in vectors of four.
+/// `sums [splits, R · group, kv_heads, d / 4]` in vectors of four, `weights [splits, R · group, kv_heads, 2]`.
 #[cube]
 pub(in crate::tree_attention) fn write_warp(
     own: &Sums,
