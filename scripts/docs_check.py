@@ -26,6 +26,8 @@ NUMBER = re.compile(r"(?<![A-Za-z_0-9.])[-+±~]?\d[\d.,]*(?:e[-+]?\d+)?(?:[ ]?(?
 ENVIRONMENT = re.compile(r'"((?:[A-Z][A-Z0-9]*_)+[A-Z0-9]+)"')
 # Upper-case words in the sources that are no environment variables.
 NO_VARIABLE = {"CAUSAL_LM", "CARGO_PKG_VERSION", "CARGO_MANIFEST_DIR", "BASE_MODEL"}
+# Options that most verbs have: a test that has them need not run a block that does.
+COMMON_OPTIONS = {"--drafter", "--heads", "--model", "--prompt", "--prompts", "--tree"}
 # Types of tensors in GGUF files, which the sources name.
 GGML_TYPE = re.compile(r"(I?Q|TQ)\d_\w+")
 problems = []
@@ -261,12 +263,40 @@ def check_environment():
             problem(page, 0, f"{name} is on this page and nowhere in the sources")
 
 
+def named_files(reason):
+    """The files that a reason names; a bare name lies in the folder of the one before it."""
+    found = []
+    for name in re.findall(r"[\w./-]*[\w-]\.(?:rs|md|py|sh)\b|\.ci/run", reason):
+        beside = [found[-1].parent / name] if found and "/" not in name else []
+        found += [path for path in [ROOT / name, *beside] if path.is_file()][:1]
+    return found
+
+
+def unused(calls, text):
+    """The options of some gorgon calls that a text does not have; where they have only options of many verbs, the
+    verbs if none of these or of those options is there."""
+    has = lambda word: re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text)
+    options = {word.split("=")[0] for call in calls for word in call if re.match(r"--[a-z]", word)}
+    if own := options - COMMON_OPTIONS:
+        return sorted(option for option in own if not has(option))
+    verbs = {word for call in calls for word in call[:1] if re.fullmatch(r"[a-z][a-z0-9-]*", word)}
+    return [] if any(map(has, verbs | options)) else sorted(verbs)
+
+
 def check_reasons(path):
-    """A block that is not run says which file of the repository runs its commands."""
-    for line, _, reason, _ in blocks(path):
-        named = re.findall(r"[\w./-]*[\w-]\.(?:rs|md|py|sh)\b|\.ci/run", reason or "")
-        if reason and "not installed" not in reason and not any((ROOT / name).is_file() for name in named):
+    """A block that is not run says which file of the repository runs its commands, and that file has their options."""
+    for line, kind, reason, lines in blocks(path):
+        if not reason or "not installed" in reason:
+            continue
+        files = named_files(reason)
+        if not files:
             problem(path, line, f"no-run: {reason}: no file that runs it")
+        # Tests of a library call it, and not the program.
+        if kind != "console" or any(file.suffix == ".rs" and ROOT / "crates/cli" not in file.parents for file in files):
+            continue
+        calls = [call for command, _, _ in commands(lines) for call in gorgon_calls(command)]
+        for word in unused(calls, "".join(file.read_text() for file in files)):
+            problem(path, line, f"no-run: {reason}: no {word} in there")
 
 
 def check_log(path):
@@ -286,8 +316,10 @@ def check_help_image():
     verbs = re.findall(r"(?m)^## gorgon ([a-z]+)$", text)
     if not known or not verbs:
         problem(page, 0, "no options of every verb, or no verbs, are found on this page")
-    for name in known + verbs:
-        if not re.search(rf"(?<![\w-]){name}(?![\w-])", shown):
+    # A verb begins a row; elsewhere it may be a word of another verb's description.
+    rows = [(name, rf"(?m)^ {{1,8}}{name}(?![\w-])") for name in verbs]
+    for name, row in rows + [(name, rf"(?<![\w-]){name}(?![\w-])") for name in known]:
+        if not re.search(row, shown):
             problem(image, 0, f"{name} is missing: make captures")
 
 

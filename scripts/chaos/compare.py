@@ -44,6 +44,12 @@ def as_comparison(data):
     return json.dumps(kept).encode()
 
 
+def as_bench(data):
+    """Steps and accepted drafts of every text of a measurement."""
+    keys = ("id", "round", "drafted", "tokens", "steps", "nodes", "accepted", "same")
+    return json.dumps([[run[key] for key in keys] for run in json.loads(data)["runs"]]).encode()
+
+
 def digests(folder, outputs):
     """SHA-256 by relative path, of all files below a folder that the patterns of `outputs` name.
 

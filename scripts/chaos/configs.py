@@ -23,8 +23,7 @@ method = "{method}"
 model = "{model}"
 data = "{data}"
 runs = "runs"
-features = "features"
-feature_format = "{format}"
+{features}
 held_out = 0.15
 seed = 1
 eval_conversations = 6
@@ -59,8 +58,14 @@ METHODS = {
     "ppd": ("ppd", "[ppd]\nensemble = 2"),
     # The model is its own draft model: what is fitted is a whole model.
     "distill-spec": ("distill-spec", '[distill_spec]\ndraft = "{model}"\nanswers = "data"'),
-    "medusa2": ("medusa-2", "[medusa]\nheads = 2\n[medusa2.lora]\nrank = 8"),
+    "medusa-2": ("medusa-2", "[medusa]\nheads = 2\n[medusa2.lora]\nrank = 8"),
+    "block": ("block", "[block]\nlayers = 1\nblock_size = 4\nanchors = 8"),
+    "layerskip": ("layerskip", "[layerskip]\nexit_layer = 1"),
+    "cllm": ("cllm", "[cllm.lora]\nrank = 4"),
+    "space-sft": ("space-sft", "[space_sft]\nmasks = 2"),
 }
+
+FEATURES = 'features = "features"\nfeature_format = "{format}"'
 
 PRETRAIN = """
 seed = 3
@@ -101,8 +106,9 @@ max_new_tokens = 16
 rounds = 1
 seeds = [1]
 [budget]
-steps = 8
-eval_every = 4
+steps = 48
+eval_every = 24
+save_every = 8
 [[methods]]
 name = "lookup"
 drafter = "ngram:2"

@@ -38,10 +38,12 @@ class Controls:
 
     def positions(self):
         """Positions of kills that are no evidence."""
-        kill = {"alive": True, "fraction": 0.5}
+        kill = {"alive": True, "fraction": 0.5, "measured": 0.5, "worked": 0.5}
         for name, kills in {
-            "all at the begin": [kill | {"fraction": 0.0}] * 50, "all too late": [kill | {"alive": False}] * 50,
-            "a quarter at the end": [kill] * 75 + [kill | {"fraction": 0.99}] * 25, "no kills": [],
+            "all at the begin": [kill | {"measured": 0.0}] * 50, "all too late": [kill | {"alive": False}] * 50,
+            "a quarter at the end": [kill] * 75 + [kill | {"measured": 0.99}] * 25, "no kills": [],
+            "a quarter before the work": [kill] * 75 + [kill | {"measured": 0.0}] * 25,
+            "a quarter asleep": [kill] * 75 + [kill | {"worked": 0.0}] * 25,
         }.items():
             yield noticed(f"kills/{name}", name, not enough_at_work(kills))
         yield noticed("kills/all at work", "an alarm without a cause", enough_at_work([kill] * 50))
@@ -70,15 +72,16 @@ class Controls:
             yield noticed(f"bytes/{stage.name}/none", "an alarm without a cause",
                           not compare.difference(expected, compare.digests(job, stage.outputs)))
             exact = {pattern for pattern, reading in stage.outputs.items() if reading is compare.as_bytes}
-            file = job / self.chance.choice(sorted(compare.digests(job, dict.fromkeys(exact, compare.as_bytes))))
-            data = file.read_bytes()
-            at = self.chance.randrange(len(data))
-            file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1:])
-            yield noticed(f"bytes/{stage.name}/flipped", f"a flipped byte of {file.name}",
-                          compare.difference(expected, compare.digests(job, stage.outputs)))
-            file.unlink()
-            yield noticed(f"bytes/{stage.name}/gone", f"the loss of {file.name}",
-                          compare.difference(expected, compare.digests(job, stage.outputs)))
+            exact = sorted(compare.digests(job, dict.fromkeys(exact, compare.as_bytes)))
+            for file in [job / name for name in self.chance.sample(exact, min(1, len(exact)))]:
+                data = file.read_bytes()
+                at = self.chance.randrange(len(data))
+                file.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1:])
+                yield noticed(f"bytes/{stage.name}/flipped", f"a flipped byte of {file.name}",
+                              compare.difference(expected, compare.digests(job, stage.outputs)))
+                file.unlink()
+                yield noticed(f"bytes/{stage.name}/gone", f"the loss of {file.name}",
+                              compare.difference(expected, compare.digests(job, stage.outputs)))
             shutil.rmtree(job)
 
     def stray(self):

@@ -9,6 +9,8 @@ from inputs import last_run
 from journal import Record
 from program import objection
 
+# Exit 0, and no line names the damaged file; the output is the same as without the damage, or another one.
+UNNOTICED = ("unnoticed, same output", "unnoticed, other output")
 KINDS = ("flip", "flip", "flip", "burst", "cut", "cut", "empty", "noise", "longer", "gone")
 
 
@@ -31,7 +33,8 @@ class Target:
     """A file, and the command that reads it.
 
     `rule` says what is right: "equal" (refused, or the results of an undisturbed run), "same" (refused, or the same
-    text on stdout), or "told" (refused or not, since nothing in the format can tell).
+    text on stdout), or "told" (refused, or a line that names the file). Silence about noise fails. Nothing in most
+    formats can tell other damage: silence about it has the names UNNOTICED.
     """
 
     stage: str
@@ -53,6 +56,8 @@ class Target:
 FINISHED = ("runs/*/heads", "runs/*/adapter", "runs/*/merged", "runs/*/results.json", "runs/*/plots")
 TREE = ["tree", "show", "--heads", "heads"]
 SEQUOIA = ["tree", "sequoia", "--heads", "heads", "--nodes", "6"]
+# Stages whose run folders are damaged.
+RUNS = ("train-medusa", "train-eagle", "train-medusa-2", "train-block", "train-layerskip", "train-cllm", "pretrain")
 
 
 def run_files(stage):
@@ -63,13 +68,12 @@ def run_files(stage):
     return [Target(stage, file, resume, "equal", without=FINISHED) for file in files]
 
 
-def targets(model):
-    """Every kind of file that some verb reads."""
+def of_jobs(model):
+    """Files of jobs that can be resumed, and of their results."""
     distill, train = ["distill", "-c", "distill.toml"], ["train", "-c", "train.toml"]
-    ask = ["--prompt", "What is 3 + 4?", "--max-new-tokens", "16"]
-    say = ["generate", "--model", str(model), *ask, "--heads", "heads"]
-    local = ["generate", "--model", "tiny", *ask]
-    found = [
+    resume = ["train", "--resume", "RUN"]
+    trajectories = ["dev", "trajectories", "data", "--model", str(model), "--block", "8"]
+    return [
         *[Target("distill-greedy", f"data/{name}", distill, "equal")
           for name in ("answers.jsonl", "identity.json", "shards.json", "shard-*.parquet", "report.json")],
         *[Target("train-medusa", f"data/{name}", [*train, "data=data"], "equal", without=("runs",))
@@ -78,43 +82,61 @@ def targets(model):
           for name in ("features-*.safetensors", "index.json")],
         *[Target("train-medusa", f"features/{name}", train, "equal", without=("runs",), name=f"cached {name}")
           for name in ("features-*.safetensors", "index.json")],
-        *[target for stage in ("train-medusa", "train-eagle", "train-medusa-2", "pretrain")
-          for target in run_files(stage)],
-        Target("train-medusa", "runs/*/config.toml", ["train", "--resume", "RUN"], "told", without=FINISHED),
-        *[Target("train-medusa", f"runs/*/{name}", ["train", "--resume", "RUN"], "equal", without=FINISHED,
-                 name=f"{name}, resumed") for name in ("metrics.jsonl", "provenance.json")],
-        Target("train-medusa", "runs/*/metrics.jsonl", ["runs", "show", "RUN"], "told"),
-        Target("train-medusa", "runs/*/provenance.json", ["runs", "show", "RUN"], "told"),
-        Target("train-medusa", "runs/*/results.json", ["runs", "show", "RUN"], "told"),
-        *[Target("train-medusa-2", f"runs/*/{file}", ["train", "--resume", "RUN"], "equal",
-                 without=("runs/*/results.json",), name=f"{file.split('/')[0]}, resumed")
-          for file in ("adapter/*.safetensors", "merged/model*")],
-        Target("train-medusa-2", "runs/*/adapter/adapter_config.json", ["inspect", "RUN/adapter"], "told"),
-        Target("train-medusa-2", "runs/*/merged/model*.safetensors", ["inspect", "RUN/merged"], "told",
-               name="merged model"),
+        Target("trajectories", "data/trajectories-*.parquet", trajectories, "equal"),
+        Target("train-cllm", "data/trajectories-*.parquet", [*train, "data=data"], "equal", without=("runs",)),
+        *[target for stage in RUNS for target in run_files(stage)],
+        *[Target("train-medusa", f"runs/*/{name}", resume, "equal", without=FINISHED, name=f"{name}, resumed")
+          for name in ("metrics.jsonl", "provenance.json")],
+        *[Target("train-medusa-2", f"runs/*/{file}", resume, "equal", without=("runs/*/results.json",),
+                 name=f"{file}, resumed".replace("*", "N"))
+          for file in ("adapter/*.safetensors", "adapter/adapter_config.json", "merged/model*")],
         *[Target("compare", f"runs/*/{file}", ["compare", "--resume", "RUN"], "equal", without=("runs/*/results.json",),
                  name=f"comparison's {file}".replace("*", "N"))
           for file in ("bench-lookup-*.json", "*/seconds.json", "*/*/results.json", "*/*/heads/*.safetensors")],
-        Target("calibrate", "heads/tree.json", TREE, "same"),
-        Target("calibrate", "heads/tree.json", say, "same", name="tree.json, decoding"),
-        Target("calibrate", "heads/calibration.json", SEQUOIA, "same"),
-        Target("calibrate", "heads/model.safetensors", say, "same", name="heads"),
-        Target("calibrate", "heads/config.json", say, "same", name="heads' config.json"),
-        Target("export", "out/*.safetensors", ["inspect", "out"], "told", name="exported heads"),
-        *[Target("distill-greedy", f"tiny/{name}", local, "told", name=f"model's {name}")
-          for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                       "model.safetensors")],
+        Target("train-medusa", "runs/*/config.toml", resume, "told", without=FINISHED),
         Target("distill-greedy", "distill.toml", [*distill, "--dry-run"], "told"),
         Target("train-medusa", "train.toml", [*train, "--dry-run"], "told", without=("runs",)),
     ]
-    return found
+
+
+def of_readers(model):
+    """Files that are read for a text, a description or a table."""
+    ask = ["--prompt", "What is 3 + 4?", "--max-new-tokens", "16"]
+    say = ["generate", "--model", str(model), *ask]
+    heads, local = [*say, "--heads", "heads"], ["generate", "--model", "tiny", *ask]
+    return [
+        *[Target("train-medusa", f"runs/*/{name}", ["runs", "show", "RUN"], "told")
+          for name in ("metrics.jsonl", "provenance.json", "results.json")],
+        Target("train-medusa-2", "runs/*/merged/model*.safetensors", ["inspect", "RUN/merged"], "told",
+               name="merged model"),
+        Target("calibrate", "heads/tree.json", TREE, "same"),
+        Target("calibrate", "heads/tree.json", heads, "same", name="tree.json, decoding"),
+        Target("calibrate", "heads/calibration.json", SEQUOIA, "same"),
+        Target("calibrate", "heads/model.safetensors", heads, "same", name="heads"),
+        Target("calibrate", "heads/config.json", heads, "same", name="heads' config.json"),
+        Target("export", "out/*.safetensors", ["inspect", "out"], "told", name="exported heads"),
+        Target("store", "out", ["store", "inspect", "out"], "same", name="store"),
+        Target("store", "out", [*say, "--drafter", "suffix:out"], "same", name="store, decoding"),
+        *[Target("quantize", f"out/{name}", ["generate", "--model", "out", *ask], "told", name=f"int4 {name}")
+          for name in ("config.json", "model.safetensors")],
+        *[Target("t5", f"out/{name}", ["generate", "--model", "out", "--prompt", "a1b2c3"], "told", name=f"T5's {name}")
+          for name in ("config.json", "model.safetensors")],
+        *[Target("distill-greedy", f"tiny/{name}", local, "told", name=f"model's {name}")
+          for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                       "model.safetensors")],
+    ]
+
+
+def targets(inputs):
+    """Every kind of file that some verb reads."""
+    return [*of_jobs(inputs.reference("pretrain") / "model"), *of_readers(inputs.model)]
 
 
 class Damages:
     """Damage to one file at a time, in a copy of an undisturbed job."""
 
     def __init__(self, program, references):
-        self.program, self.references, self.texts = program, references, {}
+        self.program, self.references, self.ends = program, references, {}
 
     def copy(self, target, unit):
         """A copy of the undisturbed job of a target, with everything that its command reads."""
@@ -144,22 +166,23 @@ class Damages:
         found = sorted(job.glob(file))
         if not found:
             raise RuntimeError(f"{target.stage}: no {target.file}")
-        names = {f"RUN{below}": f"runs/{run.name}{below}" for below in ("", "/adapter", "/merged")} if run else {}
+        names = {f"RUN{below}": f"runs/{run.name}{below}" for below in ("", "/merged")} if run else {}
         return found[0], [names.get(arg, arg) for arg in target.args]
 
-    def text(self, target):
-        """What the command prints where nothing is damaged."""
+    def undamaged(self, target):
+        """How the command ends where nothing is damaged."""
         key = target.stage, target.title()
-        if key not in self.texts:
+        if key not in self.ends:
             job = self.copy(target, "undamaged")
             ended = self.program.run(self.filled(job, target)[1], job)
             if why := objection(ended, {0}):
                 raise RuntimeError(f"{' '.join(target.args)}: {why}")
-            self.texts[key] = ended.out
-        return self.texts[key]
+            self.ends[key] = ended
+        return self.ends[key]
 
     def run(self, unit, target, kind, chance):
-        """One damage. A record."""
+        """One damage. A record. A command that fails without damage would prove nothing."""
+        self.undamaged(target)
         job = self.copy(target, unit)
         path, args = self.filled(job, target)
         data = path.read_bytes()
@@ -168,23 +191,31 @@ class Damages:
         else:
             path.write_bytes(self.altered(data, kind, chance))
         ended = self.program.run(args, job)
-        why = objection(ended, set(target.codes), several=path.suffix == ".toml") or self.judge(ended, target, job)
+        why = objection(ended, set(target.codes), several=path.suffix == ".toml")
+        why = why or self.judge(ended, target, job, path.name, kind)
         if not why:
             shutil.rmtree(job)
-        outcome = "failed" if why else {0: self.good(ended, target)}.get(ended.code, f"refused, exit {ended.code}")
+        good = f"refused, exit {ended.code}" if ended.code else self.good(ended, target, path.name)
+        outcome = "failed" if why else good
         return Record(unit, target.stage, f"damage: {target.title()}", outcome, f"{kind}: {why}" if why else "")
 
-    @staticmethod
-    def good(ended, target):
+    def good(self, ended, target, name):
         """The word for a run that ended well."""
-        told = "set aside" in ended.err or "damaged" in ended.err or "again" in ended.err
-        return "told, equal" if told and target.rule == "equal" else {"told": "taken"}.get(target.rule, target.rule)
+        if target.rule != "told":
+            told = "set aside" in ended.err or "damaged" in ended.err or "again" in ended.err
+            return "told, equal" if told and target.rule == "equal" else target.rule
+        undamaged = self.undamaged(target)
+        usual = (undamaged.out + undamaged.err).splitlines()
+        if any(name in line for line in (ended.out + ended.err).splitlines() if line not in usual):
+            return "told, exit 0"
+        return UNNOTICED[ended.out != undamaged.out]
 
-    def judge(self, ended, target, job):
+    def judge(self, ended, target, job, name, kind):
         """Whether a run that was not refused gave another result without a word."""
         if ended.code != 0 or target.rule == "told":
-            return None
+            silent = ended.code == 0 and kind == "noise" and self.good(ended, target, name) in UNNOTICED
+            return f"exit 0, and no line names {name}" if silent else None
         if target.rule == "same":
-            return None if ended.out == self.text(target) else "another result, and not a word"
+            return None if ended.out == self.undamaged(target).out else "another result, and not a word"
         stage = self.references.stages[target.stage]
         return difference(self.references.expected(stage.name), digests(job, stage.outputs))

@@ -1,11 +1,14 @@
 """What all jobs read: the model, prompts, and the results of undisturbed runs."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROMPTS = 60
+# A text of these words is the input of a store.
+WORDS = "an old bird sings of the house where nobody hears it twice in one long year".split()
 
 
 class Inputs:
@@ -21,6 +24,9 @@ class Inputs:
         if not self.model.is_dir():
             shutil.copytree(model, self.model)
         self.prompts = self.copy_prompts(data)
+        self.words = self.model.parent / "words.txt"
+        chance = random.Random(1)
+        self.words.write_text(" ".join(chance.choice(WORDS) for _ in range(200_000)), encoding="utf-8")
 
     def copy_prompts(self, data):
         """The first conversations of the data files that are there, or of the corpus that comes along."""

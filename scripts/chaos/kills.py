@@ -16,11 +16,15 @@ ENOUGH = 0.8
 RESTORING = 0.2
 # The share of kills that are aimed at the moment in which results get their names, and seconds around that moment.
 PUBLISHING, AROUND = 0.1, (-0.04, 0.02)
+# The share of kills that are aimed anywhere, also before a job leaves its first traces on the disk.
+ANYWHERE = 0.1
 
 
 def at_work(kill):
-    """Whether a kill met a process at work."""
-    return kill["alive"] and EDGE <= kill["fraction"] <= 1 - EDGE
+    """Whether a kill met a process at work: by the position that was measured, not by the one that it was aimed at, and
+    by the processor time of the killed process.
+    """
+    return kill["alive"] and EDGE <= kill["measured"] <= 1 - EDGE and kill["worked"] >= EDGE
 
 
 def enough_at_work(kills):
@@ -37,7 +41,8 @@ class Killer:
     def run(self, unit, chance, most):
         """One job: kills it at up to `most` positions and lets it end. A record.
 
-        Positions are uniform over the whole work, but for those that are aimed at publishing.
+        Positions are uniform over the work from its first traces on, but for those that are aimed at publishing or
+        anywhere.
         """
         job = self.stage.inputs.job(unit)
         self.stage.set_up(job)
@@ -67,8 +72,10 @@ class Killer:
 
     def position(self, chance):
         """A share of the work, and whether it is aimed at publishing."""
-        if chance.random() >= PUBLISHING:
-            return chance.random(), False
+        kind = chance.random()
+        if kind >= PUBLISHING:
+            begun = self.pace.begun() if self.stage.traces and kind >= PUBLISHING + ANYWHERE else 0.0
+            return begun + (1 - begun) * chance.random(), False
         moment = chance.choice(self.pace.publishing()) + chance.uniform(*AROUND)
         return min(max(0.0, moment / self.pace.whole), 1.0), True
 
@@ -82,10 +89,11 @@ class Killer:
         why = None if alive else objection(ended, {0})
         if not alive and not why:
             self.pace.learn(done, ended.seconds)
-        phase = self.stage.phase(job)
+        phase, worked = self.stage.phase(job), self.pace.worked(ended.processor)
         return {
             "seconds": round(ended.seconds, 3), "whole": round(self.pace.whole, 3), "alive": alive,
-            "resumed": done > 0, "phase": phase, "measured": self.pace.share(phase),
+            "resumed": done > 0, "phase": phase, "worked": worked,
+            "measured": self.pace.share(phase) if self.stage.traces else worked,
         }, why
 
     def finish(self, job, done):

@@ -89,12 +89,20 @@ class Network:
         """All cases of the hub that are not done yet, several at once. Their records."""
         cases = [(f"hub/{number}", *case) for number, case in enumerate(hub_cases())]
         self.references.expected("fetch")
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda case: self.hub_case(*case), [case for case in cases if case[0] not in done]))
+        return self.side_by_side(AT_ONCE, self.hub_case, [case for case in cases if case[0] not in done])
 
     def servers_all(self, done):
         """All cases of servers that are not done yet, several at once. Their records."""
         cases = [(f"server/{mood}/{beside}", mood, beside) for mood in MOODS + ENGINE_MOODS for beside in (False, True)]
         self.references.expected("distill-served")
-        with ThreadPoolExecutor(AT_ONCE // 2) as pool:
-            return list(pool.map(lambda case: self.served(*case), [case for case in cases if case[0] not in done]))
+        return self.side_by_side(AT_ONCE // 2, self.served, [case for case in cases if case[0] not in done])
+
+    def side_by_side(self, threads, run, cases):
+        """Runs cases, several at once. Returns their records; an interruption ends all that run and begins no other."""
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                return list(pool.map(lambda case: run(*case), cases))
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.program.stop()
+                raise

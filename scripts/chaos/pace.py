@@ -23,10 +23,13 @@ def parts(phase):
 
 
 class Pace:
-    """Durations of one stage: `whole` undisturbed, and `again` for what every resumed run does anew."""
+    """Durations of one stage: `whole` undisturbed, and `again` for what every resumed run does anew.
 
-    def __init__(self, whole, seen):
-        self.whole, self.seen = whole, seen
+    `processor` is the processor time of an undisturbed run.
+    """
+
+    def __init__(self, whole, seen, processor):
+        self.whole, self.seen, self.processor = whole, seen, processor
         later = [seconds for phase, seconds in seen.items() if phase != "planning"]
         self.again = min(later, default=0.0)
 
@@ -38,6 +41,15 @@ class Pace:
         like = [(parts(other), seconds) for other, seconds in self.seen.items()]
         times = [seconds for (other, reached), seconds in like if other == shape and reached <= number]
         return min(max(times, default=0.0), self.whole)
+
+    def begun(self):
+        """The share of the work at which a job leaves its first traces on the disk."""
+        later = [seconds for phase, seconds in self.seen.items() if phase != "planning"]
+        return min(later, default=0.0) / self.whole
+
+    def worked(self, seconds):
+        """So many seconds of processor time as a share of what an undisturbed run takes."""
+        return round(seconds / self.processor, 4) if self.processor else 0.0
 
     def publishing(self):
         """Seconds at which finished results get their names; the last change of phase where none is seen."""

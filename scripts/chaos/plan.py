@@ -1,5 +1,6 @@
 """The units of a run: which faults meet which stages, in a seeded order."""
 
+import itertools
 import random
 
 from changes import CHANGES, Changes
@@ -8,10 +9,21 @@ from disks import Disks
 from network import Network
 from poison import Poisons
 from records import poisons
-from states import EDITS, States
+from states import EDITS, STAGES, States
 from writers import Writers
 
 DISKS, WRITERS, DAMAGES = 2, 2, 4
+
+
+def in_turns(units, chance, level=0):
+    """Units in a seeded order in which kinds of faults take turns, and stages within each kind."""
+    if level == 2:
+        return chance.sample(units, len(units))
+    groups = {}
+    for unit in units:
+        groups.setdefault(unit[0].split("/")[level], []).append(unit)
+    ordered = [in_turns(group, chance, level + 1) for group in chance.sample(list(groups.values()), len(groups))]
+    return [unit for turn in itertools.zip_longest(*ordered) for unit in turn if unit]
 
 
 class Plan:
@@ -26,10 +38,9 @@ class Plan:
         return random.Random(f"{self.seed}/{unit}")
 
     def units(self):
-        """Units by name, in a seeded order; those that wait for the network come first."""
+        """Units by name; those that wait for the network come first, then all kinds and all stages take turns."""
         found = [*self.of_stages(), *self.of_files(), *self.of_inputs()]
-        self.chance("order").shuffle(found)
-        return dict([*self.of_network(), *found])
+        return dict([*self.of_network(), *in_turns(found, self.chance("order"))])
 
     def of_network(self):
         """Misbehaving servers and hubs, many in one unit."""
@@ -58,15 +69,16 @@ class Plan:
     def of_files(self):
         """Damaged files and edited checkpoints."""
         damages, states = Damages(self.program, self.references), States(self.program, self.references)
-        for target in targets(self.inputs.model):
+        for target in targets(self.inputs):
             name = f"damage/{target.stage}/{target.title()}"
             kinds = self.chance(name).sample(sorted(set(target.kinds)), min(DAMAGES, len(set(target.kinds))))
             twice = ["twice"] if target.file.endswith(".json") else []
             for kind in dict.fromkeys(["flip", "cut", *twice, *kinds]):
                 yield self.named(f"{name}/{kind}", lambda _, unit, target=target, kind=kind: [
                     damages.run(unit, target, kind, self.chance(unit))])
-        for edit in EDITS:
-            yield self.named(f"state/{edit}", lambda _, unit, edit=edit: [states.run(unit, edit)])
+        for stage, edit in itertools.product(STAGES, EDITS):
+            yield self.named(f"state/{stage}/{edit}",
+                             lambda _, unit, stage=stage, edit=edit: [states.edit(unit, stage, edit)])
 
     def of_inputs(self):
         """Poisoned prompts and inputs that change."""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import tempfile
@@ -21,10 +22,18 @@ class Ended:
     out: str
     err: str
     seconds: float
+    # Processor time in seconds; that of whatever ended meanwhile included.
+    processor: float = 0.0
 
     def error_lines(self):
         """Lines of stderr that state an error."""
         return [line for line in self.err.splitlines() if line.startswith("error:")]
+
+
+def processor_time():
+    """Processor time of all children that have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Program:
@@ -33,6 +42,7 @@ class Program:
     def __init__(self, binary, threads=2):
         self.binary = str(binary)
         self.environment = {key: value for key, value in os.environ.items() if not FOREIGN.match(key)}
+        self.running = set()
         self.environment |= {"GORGON_THREADS": str(threads), "NO_COLOR": "1", "HF_HUB_OFFLINE": "1"}
 
     def start(self, args, folder, env=None, prefix=(), before=None):
@@ -41,8 +51,15 @@ class Program:
         child = subprocess.Popen(
             [*prefix, self.binary, *args], cwd=folder, env=self.environment | (env or {}), stdin=subprocess.DEVNULL,
             stdout=streams[0], stderr=streams[1], preexec_fn=before, restore_signals=before is None)
-        child.streams, child.began = streams, time.monotonic()
+        child.streams, child.began, child.spent = streams, time.monotonic(), processor_time()
+        self.running.add(child)
         return child
+
+    def stop(self):
+        """Kills what still runs, after an interruption."""
+        for child in list(self.running):
+            child.kill()
+            child.wait()
 
     def wait(self, child, timeout=180.0):
         """Waits for the end of a process. One that hangs is killed."""
@@ -52,12 +69,13 @@ class Program:
             child.kill()
             child.wait()
             code = None
-        seconds, texts = time.monotonic() - child.began, []
+        self.running.discard(child)
+        seconds, texts, spent = time.monotonic() - child.began, [], processor_time() - child.spent
         for stream in child.streams:
             stream.seek(0)
             texts.append(stream.read().decode("utf-8", "replace"))
             stream.close()
-        return Ended(code, *texts, seconds)
+        return Ended(code, *texts, seconds, spent)
 
     def run(self, args, folder, timeout=180.0, **more):
         """Runs the program to its end."""

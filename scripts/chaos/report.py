@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 
+from damage import UNNOTICED
 from kills import EDGE, ENOUGH, at_work, enough_at_work
 
 BAD = {"failed", "lost", "unequal"}
@@ -50,7 +51,9 @@ def summary(records):
     counts = Counter(record.outcome for record in records)
     faults = sum(record.fault not in ("kill", "none", "planted damage") for record in records)
     line = f"kills {len(kills)}, inside the work {inside:.1f} %, losses {counts['lost']}, unequal {counts['unequal']}"
-    line += f"; faults {faults}, failed {counts['failed']}"
+    unnoticed, other = (counts[outcome] for outcome in UNNOTICED)
+    line += f"; faults {faults}, failed {counts['failed']}, skipped {counts['skipped']}"
+    line += f", damage unnoticed {unnoticed + other}, with another output {other}"
     if not enough_at_work(kills):
         line += f"; fewer than {100 * ENOUGH:.0f} % of the kills were between {EDGE:.0%} and {1 - EDGE:.0%} of the work"
     return line, not failures(records) and enough_at_work(kills)

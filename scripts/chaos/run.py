@@ -13,6 +13,7 @@ a file system of its own for full disks needs `unshare`.
 """
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -58,7 +59,7 @@ class Chaos:
         args.work.mkdir(parents=True, exist_ok=True)
         inputs = Inputs(args.work, args.model, args.data)
         self.servers = Engine(inputs.model, pause=ENGINE_PAUSE), Hub(inputs.model, pace=HUB_PACE)
-        program = Program(args.gorgon.resolve())
+        self.program = program = Program(args.gorgon.resolve())
         self.references = References(program, inputs, all_stages(inputs, *self.servers))
         self.journal = Journal(args.work / "chaos.jsonl")
         self.plan = Plan(program, self.references, args.seed)
@@ -146,10 +147,12 @@ class Chaos:
 
 def main():
     """Runs, also when it is interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     chaos = Chaos(arguments())
     try:
         left = chaos.run()
     except KeyboardInterrupt:
+        chaos.program.stop()
         left = len(chaos.left())
         print("interrupted: the same command with the same --work goes on")
     return chaos.close(left)

@@ -3,7 +3,7 @@
 import shutil
 
 import configs
-from compare import as_bytes, as_comparison, as_document, as_records
+from compare import as_bench, as_bytes, as_comparison, as_document, as_records
 from inputs import checkpoints, last_run, write_lines
 
 
@@ -20,6 +20,8 @@ class Stage:
     needs = ()
     # Whether jobs of it are disturbed; otherwise it only makes what others read.
     disturbed = True
+    # Whether a job leaves traces on the disk that say how far it is. If not, its processor time does.
+    traces = True
     # The process that it talks to, if any.
     server = None
 
@@ -56,9 +58,9 @@ class Distill(Stage):
 
     outputs = {"data/shard-*.parquet": as_bytes, "data/shards.json": as_bytes, "data/identity.json": as_bytes}
 
-    def __init__(self, name, inputs, temperature, synthetic, new_tokens=24, server=None):
+    def __init__(self, name, inputs, temperature, synthetic, new_tokens=24, server=None, model=None):
         super().__init__(name, inputs)
-        self.settings = {"temperature": temperature, "new_tokens": new_tokens, "model": inputs.model}
+        self.settings = {"temperature": temperature, "new_tokens": new_tokens, "model": model or inputs.model}
         named = f"prompts = {[str(path) for path in inputs.prompts]}"
         self.settings["prompts"] = configs.SYNTHETIC.format(dialogues=synthetic) if synthetic else named
         self.server = server
@@ -82,6 +84,10 @@ class Distill(Stage):
         return "identity" if (data / "identity.json").exists() else "planning"
 
 
+# Methods that publish a model in place of heads, and those that read no hidden states from the disk.
+HEADLESS, FEATURELESS = ("distill-spec", "layerskip", "cllm"), ("distill-spec", "layerskip")
+
+
 class Train(Stage):
     """Draft heads, or heads and an adapter, are fitted."""
 
@@ -100,15 +106,18 @@ class Train(Stage):
     growing = ("runs/*/metrics.jsonl", "runs/*/best", "features/index.json")
     optional = ("runs/*/adapter/*", "runs/*/merged/*", "runs/*/model/*", "runs/*/step-*/config.json")
 
-    def __init__(self, name, inputs, method, steps, feature_format="int8", source="distill-sampled"):
+    def __init__(self, name, inputs, method, steps, feature_format="int8", source="distill-sampled", model=None):
         super().__init__(name, inputs)
         self.steps, self.needs = steps, (source,)
-        if method == "distill-spec":
-            self.optional = (*self.optional, "runs/*/heads/*", "features/features-*.safetensors", "features/index.json")
+        if method in HEADLESS:
+            self.optional = (*self.optional, "runs/*/heads/*")
+        if method in FEATURELESS:
+            self.optional = (*self.optional, "features/features-*.safetensors", "features/index.json")
+        features = "" if method == "layerskip" else configs.FEATURES.format(format=feature_format)
         method, section = configs.METHODS[method]
-        section = section.format(model=inputs.model)
+        model = model or inputs.model
         self.settings = {
-            "method": method, "section": section, "model": inputs.model, "format": feature_format,
+            "method": method, "section": section.format(model=model), "model": model, "features": features,
             "data": inputs.reference(source) / "data",
             "steps": steps, "eval_every": max(1, steps // 3), "save_every": max(1, steps // 6)}
 
@@ -178,6 +187,7 @@ class Calibrate(Stage):
     """Acceptance and step times are measured. The tree depends on the clock; acceptance and heads do not."""
 
     needs = ("train-medusa",)
+    traces = False
 
     def __init__(self, name, inputs, measured):
         super().__init__(name, inputs)
@@ -187,10 +197,10 @@ class Calibrate(Stage):
     def set_up(self, job):
         heads = last_run(self.inputs.reference("train-medusa")) / "heads"
         shutil.copytree(heads, job / "heads")
-        write_lines(job / "prompts.jsonl", [{"prompt": f"What is {i} + 4?"} for i in range(24)])
+        write_lines(job / "prompts.jsonl", [{"prompt": f"What is {i} + 4?"} for i in range(8)])
 
     def args(self, job):
-        return ["tree", "calibrate", "--model", str(self.inputs.model), "--heads", "heads", "--rounds", "3",
+        return ["tree", "calibrate", "--model", str(self.inputs.model), "--heads", "heads", "--rounds", "2",
                 "--prompts", "prompts.jsonl", "--max-new-tokens", "24"]
 
     def phase(self, job):
@@ -234,23 +244,45 @@ class Compare(Train):
         return f"{measured + steps} steps and measurements" if measured else "before the first result"
 
 
-class Export(Stage):
-    """Heads are written in another engine's format. A folder that is there is whole, and there is nothing to do."""
+class Once(Stage):
+    """A verb that writes the file or folder `out` at its end. One that is there is whole, and nothing is left to do."""
 
-    outputs = {"out/*": as_bytes}
+    traces = False
 
-    def __init__(self, name, inputs, source, to):
+    def __init__(self, name, inputs, needs, command, outputs=None):
         super().__init__(name, inputs)
-        self.source, self.to, self.needs = source, to, (source,)
+        self.needs, self.command, self.outputs = needs, command, outputs or {"out/*": as_bytes}
 
     def args(self, job):
-        run = last_run(self.inputs.reference(self.source))
-        model = run / "merged" if self.to == "merged" else self.inputs.model
-        there = (job / "out").exists()
-        return None if there else ["export", str(run), "--to", self.to, "out", "--model", str(model)]
+        return None if (job / "out").exists() else self.command()
 
     def phase(self, job):
         return "out is there" if (job / "out").exists() else "staging" if any(job.iterdir()) else "planning"
+
+
+class Trajectories(Stage):
+    """Jacobi trajectories of the answers in several shards, all with the same answers."""
+
+    outputs = {"data/trajectories-*.parquet": as_bytes}
+    needs = ("distill-few",)
+    shards = 6
+
+    def __init__(self, name, inputs, model):
+        super().__init__(name, inputs)
+        self.model = model
+
+    def set_up(self, job):
+        (job / "data").mkdir()
+        for number in range(self.shards):
+            shard = self.inputs.reference("distill-few") / "data" / "shard-00000.parquet"
+            shutil.copy(shard, job / "data" / f"shard-{number:05}.parquet")
+
+    def args(self, job):
+        return ["dev", "trajectories", "data", "--model", str(self.model), "--block", "8"]
+
+    def phase(self, job):
+        files = len(list(job.glob("data/trajectories-*.parquet")))
+        return f"{files} files" if files else "planning"
 
 
 class Fetch(Stage):
@@ -274,30 +306,71 @@ class Fetch(Stage):
         return f"{len(files)} files, {sum(partial)} bytes of the next" if files or partial else "planning"
 
 
+def once_stages(inputs):
+    """Verbs that write one thing: exports, a model in integers, a store, and what there is for a T5."""
+    model, t5, reference = str(inputs.model), str(inputs.reference("t5") / "out"), inputs.reference
+    ids = ",".join(str(97 + number % 26) for number in range(3000))
+
+    def merged():
+        return str(last_run(reference("train-medusa-2")) / "merged")
+
+    return [
+        Once("export", inputs, ("train-wide",), lambda: [
+            "export", str(last_run(reference("train-wide"))), "--to", "vllm-medusa", "out", "--model", model]),
+        Once("export-merged", inputs, ("train-medusa-2",), lambda: [
+            "export", str(last_run(reference("train-medusa-2"))), "--to", "merged", "out", "--model", merged()]),
+        Once("quantize", inputs, (), lambda: [
+            "quantize", model, "out", "--to", "int4", "--hashes", "--prompts", str(inputs.prompts[0]), "--limit", "4"],
+            {"out/*.safetensors": as_bytes, "out/config.json": as_bytes, "out/token*": as_bytes,
+             "out/quantize.json": as_document("kinds", "bytes_after", "sha256", "agreement")}),
+        Once("store", inputs, ("distill-sampled",), lambda: [
+            "store", "build", str(inputs.words), str(inputs.prompts[0]), str(reference("distill-sampled") / "data"),
+            "out", "--model", model], {"out": as_bytes}),
+        Once("t5", inputs, (), lambda: ["dev", "t5", "out", "--steps", "24", "--hidden-size", "32"]),
+        Once("t5-logits", inputs, ("t5",), lambda: [
+            "dev", "logits", "--model", t5, "--ids", ids, "--decoder-ids", ids, "--out", "out"], {"out": as_bytes}),
+        Once("t5-drafted", inputs, ("t5",), lambda: [
+            "bench", "--model", t5, "--drafter", f"model:{t5}", "--tree", "chain:2", "--rounds", "12",
+            "--prompts", f"{t5}/held-out.jsonl", "--out", "out"], {"out": as_bench}),
+    ]
+
+
+def small_stages(inputs):
+    """Trainings for a model of two layers, whose steps take milliseconds."""
+    model = inputs.reference("pretrain") / "model"
+    few = Distill("distill-few", inputs, 0.0, 100, model=model)
+    few.disturbed, few.needs = False, ("pretrain",)
+    methods = {
+        "eagle3": 48, "mtp": 72, "block": 72, "kangaroo": 72, "ppd": 36, "distill-spec": 72, "layerskip": 72,
+        "space-sft": 72, "lora": 72, "medusa-2": 72,
+    }
+    formats = {"medusa-2": "f32"}
+    return [
+        few,
+        *[Train(f"train-{method}", inputs, method, steps, formats.get(method, "int8"), few.name, model)
+          for method, steps in methods.items()],
+        Trajectories("trajectories", inputs, model),
+        Train("train-cllm", inputs, "cllm", 72, source="trajectories", model=model),
+        Compare("compare", inputs, "medusa", 48, source=few.name, model=model),
+    ]
+
+
 def all_stages(inputs, engine, hub):
     """Every stage, those that others read first."""
     wide = Train("train-wide", inputs, "wide", 2)
     wide.disturbed = False
     return [
-        Distill("distill-greedy", inputs, 0.0, 600, 48),
+        Distill("distill-greedy", inputs, 0.0, 300, 48),
         Distill("distill-sampled", inputs, 0.7, 0, 48),
         Distill("distill-served", inputs, 0.7, 0, server=engine),
         Features("features", inputs, "medusa", 12, source="distill-greedy"),
         Train("train-medusa", inputs, "medusa", 36),
-        Train("train-eagle", inputs, "eagle", 36),
-        Train("train-hydra", inputs, "hydra", 36),
-        Train("train-eagle3", inputs, "eagle3", 18),
-        Train("train-mtp", inputs, "mtp", 18),
-        Train("train-kangaroo", inputs, "kangaroo", 18),
-        Train("train-ppd", inputs, "ppd", 18),
-        Train("train-distill-spec", inputs, "distill-spec", 12),
-        Train("train-lora", inputs, "lora", 12),
-        Train("train-medusa-2", inputs, "medusa2", 12, "f32"),
+        Train("train-eagle", inputs, "eagle", 24),
+        Train("train-hydra", inputs, "hydra", 24),
         Pretrain("pretrain", inputs),
         Calibrate("calibrate", inputs, ("accuracies", "positions", "device", "dtype")),
-        Compare("compare", inputs, "medusa", 8),
         wide,
-        Export("export", inputs, "train-wide", "vllm-medusa"),
-        Export("export-merged", inputs, "train-medusa-2", "merged"),
+        *small_stages(inputs),
+        *once_stages(inputs),
         Fetch("fetch", inputs, hub),
     ]

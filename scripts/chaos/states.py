@@ -4,7 +4,8 @@ import json
 
 from damage import FINISHED, Damages, Target
 
-TARGET = Target("train-medusa", "runs/*/step-LAST/state.json", ["train", "--resume", "RUN"], "equal", without=FINISHED)
+# Stages whose checkpoints are edited: heads, heads with an adapter, an adapter, all weights.
+STAGES = ("train-medusa", "train-medusa-2", "train-lora", "train-cllm", "train-layerskip")
 
 
 def text(state):
@@ -67,9 +68,11 @@ EDITS = {
 class States(Damages):
     """Edits of the newest checkpoint's state."""
 
-    def run(self, unit, edit):
+    def edit(self, unit, stage, edit):
         """One edit. A record."""
-        return super().run(unit, TARGET, edit, None)
+        file, args = "runs/*/step-LAST/state.json", ["train", "--resume", "RUN"]
+        target = Target(stage, file, args, "equal", without=FINISHED, name="edited state.json")
+        return self.run(unit, target, edit, None)
 
     @staticmethod
     def altered(data, kind, chance):

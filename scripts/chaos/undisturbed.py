@@ -23,9 +23,10 @@ class References:
         self.forget_another_binary()
 
     def forget_another_binary(self):
-        """Puts the journal of another binary aside and deletes its results: they say nothing about this one."""
+        """Puts the journal of another binary, or of other stages, aside and deletes its results."""
         mark, journal = self.inputs.references / "binary", self.inputs.work / "chaos.jsonl"
-        binary = hashlib.sha256(Path(self.program.binary).read_bytes()).hexdigest()
+        files = [Path(self.program.binary), *sorted(Path(__file__).parent.glob("*.py"))]
+        binary = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
         known = mark.read_text() if mark.exists() else ""
         if known == binary:
             return
@@ -47,7 +48,7 @@ class References:
         missing = [pattern for pattern in stage.required if not digests(job, {pattern: stage.outputs[pattern]})]
         if missing:
             raise RuntimeError(f"{stage.name}, undisturbed: no {missing[0]}")
-        return found, Pace(ended.seconds, seen)
+        return found, Pace(ended.seconds, seen, ended.processor)
 
     def expected(self, name):
         """The digests of a stage, from an undisturbed run that is made once and kept."""

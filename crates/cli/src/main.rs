@@ -9,12 +9,10 @@ mod logging;
 mod printer;
 mod progress;
 mod settings;
+mod usage;
 
 use args::{Cli, Command, DevCommand};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
-use gorgon_runs::visible;
-use gorgon_workflows::config::Kind;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::load;
 use printer::Style;
@@ -33,7 +31,7 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             notice.iter().for_each(|notice| printer::complain(notice));
-            return wrong_usage(&error, args.iter().any(|arg| arg == "--json"));
+            return usage::report(error, &args);
         }
     };
     let membership = gorgon_train::process_group::join();
@@ -112,42 +110,4 @@ fn execute(command: Command, settings: &Settings) -> Result<ExitCode, Failure> {
         Command::Dev(DevCommand::Plot(args)) => commands::runs::plot(&args, settings),
         Command::Dev(DevCommand::Man(args)) => commands::pages::man(&args, settings),
     }
-}
-
-/// Wrong usage, as clap words it: the error, its suggestions and the usage of the verb. Requests for help end well.
-fn wrong_usage(error: &clap::Error, json: bool) -> ExitCode {
-    let text = error.to_string();
-    // The message quotes arguments, which may hold control characters.
-    if text.chars().any(|c| visible::is_command(c) && c != '\n') && !json {
-        printer::complain(text.trim_end());
-        return ExitCode::from(2);
-    }
-    let setting = as_setting(error, &text);
-    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if is_help || !json {
-        let _ = error.print();
-        setting.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
-        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-    }
-    let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let failure = Failure::input(message.trim_start_matches("error: "));
-    let suggestions = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
-    let suggested = suggestions.into_iter().find_map(|kind| error.get(kind));
-    printer::set_up(Style::of_wrong_usage());
-    printer::failure(&match suggested {
-        Some(ContextValue::String(name)) => failure.hint(format!("did you mean {name}?")),
-        Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
-        _ => failure.hint(setting.unwrap_or_else(|| "see gorgon --help".into())),
-    })
-}
-
-/// Where a verb reads a config and an unknown option is near one of its keys: how that key is set.
-fn as_setting(error: &clap::Error, text: &str) -> Option<String> {
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
-    if error.kind() != ErrorKind::UnknownArgument || !text.contains("[KEY.PATH=VALUE]") {
-        return None;
-    }
-    let name = option.trim_start_matches('-').replace('-', "_");
-    let kind = Kind::ALL.into_iter().find(|kind| text.contains(&format!(" {kind} ")))?;
-    kind.nearest_key(&name).map(|key| format!("settings of a config are given without dashes: {key}=VALUE"))
 }

@@ -360,3 +360,17 @@ fn a_tokenizer_that_is_no_json_is_refused() {
     std::fs::write(model.file("tokenizer.json"), broken).unwrap();
     refused(&["generate", "--model", model.name(), "--prompt", "Hi"], &["tokenizer.json", "expected `:` at line"]);
 }
+
+/// Options that depend on the weights or on the temperature.
+#[test]
+fn options_without_an_effect_are_refused() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    let prompts = dir.path().join("prompts.txt");
+    std::fs::write(&prompts, "one\n").unwrap();
+    let base = ["--model", model.name(), "--max-new-tokens", "4"];
+    let bits = ["generate", "--ids", "1", "--activation-bits", "16"];
+    refused(&[&bits[..], &base].concat(), &["--activation-bits 16", "no weights in integers"]);
+    assert!(run(&[&bits[..], &base, &["--weights", "int8"]].concat()).status.success());
+    let verify = ["verify", "--prompts", prompts.to_str().unwrap(), "--drafter", "ngram:2", "--samples", "3"];
+    refused(&[&verify[..], &base].concat(), &["--samples 3", "temperature 0"]);
+}

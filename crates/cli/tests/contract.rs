@@ -140,5 +140,6 @@ fn inspect_and_doctor() {
     assert!(stdout(&output).contains("missing tensor model.layers.2.mlp.down_proj.weight"));
     let output = run(&["doctor", "--json"]);
     assert!(matches!(output.status.code(), Some(0 | 1)));
-    assert!(json(&output)["cpu"]["threads"].as_u64().unwrap() > 0);
+    let cpu = &json(&output)["cpu"];
+    assert!(cpu["threads"].as_u64().unwrap() > 0 && cpu["int8_prefilter"].is_boolean(), "{cpu}");
 }

@@ -92,7 +92,14 @@ fn template_variables_are_recorded() {
     };
     assert!(decode(&[]).contains("template variables {\"enable_thinking\":false}"), "{}", decode(&[]));
     assert!(!decode(&["--template-var", "enable_thinking=false"]).contains("template variables"));
+    let said = decode(&["--template-var", "no_such=1"]);
+    assert!(said.contains("does not read the variable no_such"), "{said}");
     let distill = job.text("distill.toml");
+    gorgon::refused(
+        &["distill", "-c", &distill, "answers=data", "sampling={}", "batch_size=16", "--dtype", "bf16"],
+        &["--dtype bf16", "decoded"],
+    );
+    gorgon::refused(&["distill", "-c", &distill, "--draft-weights", "int8"], &["--draft-weights has no effect"]);
     gorgon::refused(&["distill", "-c", &distill, "template.messages=1"], &["template.messages", "set by gorgon"]);
     gorgon::refused(&["distill", "-c", &distill, "--template-var", "tools=1"], &["tools is set by gorgon"]);
     gorgon::refused(&["generate", "--model", model, "--prompt", "a", "--raw", "--template-var", "a=1"], &["--raw"]);

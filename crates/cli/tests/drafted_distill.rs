@@ -108,7 +108,8 @@ fn wrong_drafters_are_refused_in_a_line() {
         (vec!["drafter=ngram:3", "tree=bush"], vec!["tree", "bush"]),
         (vec!["heads=/no/such"], vec!["/no/such"]),
         (vec!["drafter=model:/no/such"], vec!["/no/such"]),
-        (vec!["drafter=ngram:3", "answers=data"], vec!["drafter"]),
+        (vec!["drafter=ngram:3", "answers=data", "sampling={}", "batch_size=16"], vec!["drafter"]),
+        (vec!["answers=data"], vec!["sampling.temperature = 0.8", "sampling.seed = 4", "batch_size = 4"]),
         (vec!["drafter=ngram:3", "servers=[\"http://127.0.0.1:1/v1\"]"], vec!["drafter", "servers"]),
     ] {
         refused(&[&["distill", "-c", &config], keys.as_slice()].concat(), &words);

@@ -6,6 +6,7 @@
 #[path = "../../../fuzz/src/targets/mod.rs"]
 mod targets;
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use targets::{TARGETS, Target};
@@ -91,13 +92,18 @@ fn kept(target: &Target) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
+/// The message of a panic.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
 /// Reads bytes; a panic is kept with the bytes, so that it can be repeated.
 fn survives(target: &Target, bytes: &[u8], what: &str) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.read)(bytes))) {
-        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         let kept = std::env::temp_dir().join(format!("gorgon-fuzz-{}", target.name));
         std::fs::write(&kept, bytes).unwrap();
-        panic!("{} panics on {what}, kept as {}: {}", target.name, kept.display(), said.unwrap_or("no message"));
+        panic!("{} panics on {what}, kept as {}: {}", target.name, kept.display(), words(&*panic));
     }
 }
 
@@ -114,7 +120,8 @@ fn hostile_bytes_end_in_errors() {
         }
     }));
     for target in TARGETS.into_iter().filter(|target| only.as_ref().is_none_or(|only| target.name == only)) {
-        let seeds = (target.seeds)();
+        let seeds = catch_unwind(target.seeds)
+            .unwrap_or_else(|panic| panic!("{} panics on its seeds: {}", target.name, words(&*panic)));
         assert!(!seeds.is_empty() && seeds.iter().all(|seed| !seed.is_empty()), "{}", target.name);
         if let Some(folder) = &folder {
             let folder = Path::new(folder).join(target.name);

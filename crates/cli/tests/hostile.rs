@@ -83,6 +83,17 @@ fn many_names_make_a_short_line() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("20000 unexpected") && said.contains("and 19992 more"), "{}", &said[..2000]);
     assert!(said.len() < 1500, "{} bytes", said.len());
+    for more in [&[][..], &["--json"]] {
+        let output = gorgon(&[&["inspect", model.name()][..], more].concat());
+        let said = stdout(&output);
+        assert!(output.status.code() == Some(1) && said.contains("and 19950 more"), "{}", said.len());
+        assert!(said.len() < 20_000, "{} bytes", said.len());
+    }
+    let keys: String = (0..20_000).map(|i| format!("key{i} = 1\n")).collect();
+    std::fs::write(model.file("many.toml"), keys).unwrap();
+    let output = gorgon(&["config", "check", model.file("many.toml").to_str().unwrap()]);
+    let said = stderr(&output);
+    assert!(output.status.code() == Some(2) && said.contains("more") && said.len() < 20_000, "{} bytes", said.len());
     // Whatever else is long is cut where it is printed.
     let model = Model::new();
     std::fs::write(model.file("chat_template.jinja"), format!("{{{{ raise_exception('{}') }}}}", "x".repeat(50_000)))
@@ -223,5 +234,7 @@ fn counts_of_heads_that_nobody_has_are_problems() {
         let problems = document["problems"].as_array().unwrap_or_else(|| panic!("{document}"));
         let wanted = format!("config.json: {key} is {value}, not a count");
         assert!(problems.iter().any(|problem| problem.as_str().unwrap().starts_with(&wanted)), "{document}");
+        let (model, heads) = (Model::new(), folder.path().to_str().unwrap());
+        refused(&["generate", "--model", model.name(), "--heads", heads, "--ids", "1"], &[key]);
     }
 }

@@ -123,7 +123,40 @@ fn what_is_damaged_or_nothing_is_said_to_be() {
         refused(&["inspect", &job.text(name)], words);
     }
     std::fs::create_dir(job.path("empty")).unwrap();
-    refused(&["inspect", &job.text("empty")], &["empty"]);
+    refused(&["inspect", &job.text("empty")], &["empty", NEITHER]);
+}
+
+/// Said of a folder of nothing in particular.
+const NEITHER: &str = "this is neither a model, heads, a run, a dataset nor a tree";
+
+/// Facts that say nothing are left out for people; a tree of one node and a folder of nothing are said to be that.
+#[test]
+fn what_is_empty_is_said_to_be_or_left_out() {
+    let job = Job::new();
+    job.distill(&[]);
+    let shown = stdout(&finished(&["inspect", &job.text("data")], &[]));
+    for nothing in ["inputs", "top_p", "top_k"] {
+        assert!(!shown.contains(nothing), "{nothing}: {shown}");
+    }
+    assert!(shown.contains("made with") && shown.contains("max_new_tokens"), "{shown}");
+    assert!(inspected(&job.text("data"))["facts"]["made_with"]["sampling"].as_object().unwrap().contains_key("top_k"));
+    job.write("tree.json", "[]");
+    let shown = stdout(&finished(&["inspect", &job.text("tree.json")], &[]));
+    assert!(shown.contains("it drafts nothing") && !shown.contains("rank paths"), "{shown}");
+    // Of a folder of nothing in particular, the content is named.
+    job.train(&["training.steps=2"]);
+    for (folder, file) in [("texts", Some("held_out.jsonl")), ("empty", None)] {
+        std::fs::create_dir(job.path(folder)).unwrap();
+        file.iter().for_each(|file| job.write(&format!("{folder}/{file}"), "{}"));
+    }
+    for (folder, hint) in [
+        ("runs", format!("hint: gorgon runs list {} lists the runs in it\n", job.text("runs"))),
+        ("texts", "/texts has held_out.jsonl\n".into()),
+        ("empty", "/empty is empty\n".into()),
+    ] {
+        let said = stderr(&gorgon(&["inspect", &job.text(folder)]));
+        assert!(said.contains(NEITHER) && said.ends_with(&hint), "{said}");
+    }
 }
 
 /// PyTorch files load wherever heads do; the old verb for them still works, and names the new one.

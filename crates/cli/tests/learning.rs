@@ -7,6 +7,7 @@ mod gorgon;
 use chain::{Job, backbone, finished};
 use gorgon::{json, refused};
 use gorgon_data::shard;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -125,7 +126,7 @@ impl Learner {
         (answers, counts)
     }
 
-    fn reply(&self, question: &str) -> serde_json::Value {
+    fn reply(&self, question: &str) -> Value {
         let body = serde_json::json!({
             "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 24,
         });
@@ -239,6 +240,22 @@ fn takes_up(drafter: [&str; 2], weights: &Path, newer: &[u8], log: &str) -> [u64
     replace(weights, &newer[..newer.len() / 2]);
     server.waits_for("newer weights of the drafter are not used");
     assert_eq!((server.answer(&questions()[0]), server.renewals()), (before[0].clone(), 1), "{drafter:?}");
+    if drafter[0] == "--drafter" {
+        // Another model with the same tensors, two of whose tokens have each other's id.
+        let tokenizer = weights.with_file_name("tokenizer.json");
+        let mut document: Value = serde_json::from_slice(&std::fs::read(&tokenizer).unwrap()).unwrap();
+        for id in document["model"]["vocab"].as_object_mut().unwrap().values_mut() {
+            *id = match id.as_u64() {
+                Some(300) => 301.into(),
+                Some(301) => 300.into(),
+                _ => continue,
+            };
+        }
+        replace(&tokenizer, document.to_string().as_bytes());
+        replace(weights, newer);
+        server.waits_for("have different tokenizers: token 300");
+        assert_eq!((server.answer(&questions()[0]), server.renewals()), (before[0].clone(), 1), "{drafter:?}");
+    }
     counts
 }
 

@@ -6,7 +6,7 @@ mod gorgon;
 use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, refused, stderr};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -135,6 +135,43 @@ fn stores_are_handed_out_where_there_is_one_and_to_whom_may_ask() {
         assert!(!out.exists());
     }
     refused(&["store", "save", "--url", "nowhere", out.to_str().unwrap()], &["nowhere", "http://"]);
+}
+
+/// A server that answers `/v1/models` with one text and everything else with another, and then closes.
+fn scripted(models: &'static str, other: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut line, mut reader) = (String::new(), BufReader::new(stream.try_clone().unwrap()));
+            reader.read_line(&mut line).unwrap();
+            let _ = stream.write_all(if line.contains("/models") { models } else { other }.as_bytes());
+        }
+    });
+    url
+}
+
+/// A body without an end fills neither memory nor disk, and one that is broken off leaves nothing behind.
+#[test]
+fn a_store_is_as_long_as_the_server_says() {
+    let models = "HTTP/1.1 200 OK\r\nContent-Length: 23\r\nConnection: close\r\n\r\n{\"data\": [{\"id\": \"m\"}]}";
+    let twice = "HTTP/1.1 200 OK\r\nContent-Length: 35\r\nConnection: close\r\n\r\n\
+                 {\"data\": [{\"id\": \"m\"}], \"data\": []}";
+    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    for (models, other, words) in [
+        (models, format!("{head}\r\nmuch"), "no length of its store"),
+        (models, format!("{head}Content-Length: 999999999999999\r\n\r\nmuch"), "no length of its store"),
+        (models, format!("{head}Content-Length: 99\r\n\r\nlittle"), ""),
+        (models, format!("{head}Content-Length: 6\r\n\r\nlittle"), "no store"),
+        (twice, head.into(), "twice"),
+    ] {
+        let url = scripted(models, other.leak());
+        let output = gorgon(&["store", "save", "--url", &url, out.to_str().unwrap()]);
+        assert!(output.status.code() == Some(1) && stderr(&output).contains(words), "{words}: {}", stderr(&output));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{words}");
+    }
 }
 
 /// Of prompts that come again, the answers of the first round are drafted in the next ones.

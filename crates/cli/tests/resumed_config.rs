@@ -92,22 +92,24 @@ fn a_finished_run_is_evaluated_again_with_other_settings() {
     };
     let evaluations = || records().iter().filter(|record| record.get("evaluation").is_some()).count();
     let before = evaluations();
+    let results = || -> Value { serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap() };
+    let plan = results()["plan"].clone();
+    assert!(plan["fitting_seconds"]["measured"].is_number() && plan["undisturbed"] == true, "{plan}");
     finished(&["train", "--resume", name], &[]);
     assert_eq!(evaluations(), before, "the same evaluation is recorded once");
+    assert_eq!(results()["plan"], plan, "nothing was fitted, so nothing new was measured");
     let key = "eval_decoded_tokens";
     let said = stderr(&finished(&["train", "--resume", name, "eval_decoded_tokens=24", "--allow-change", key], &[]));
     assert!(said.contains("was evaluated again") && said.contains("train and serve agree"), "{said}");
     assert_eq!(evaluations(), before + 1);
-    let results: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
     let all = records();
     let newest = all.iter().rev().find_map(|record| record.get("evaluation")).unwrap();
-    assert_eq!(results["tokens_per_step"]["decoded"], newest["tau"]);
+    assert_eq!(results()["tokens_per_step"]["decoded"], newest["tau"]);
     // More steps: the first evaluation with other settings is the best again, whatever the earlier ones measured.
     let more = ["training.steps=8", "eval_conversations=3"];
     let allow = ["--allow-change", "training.steps", "--allow-change", "eval_conversations"];
     finished(&[&["train", "--resume", name][..], &more, &allow].concat(), &[]);
-    let results: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
-    assert_eq!(results["best_step"], 8, "{results}");
+    assert_eq!(results()["best_step"], 8, "{}", results());
 }
 
 #[test]

@@ -74,6 +74,7 @@ fn runs_are_listed_shown_and_compared() {
         &["nothing", "no evaluation of these runs has it"],
     );
     refused(&["runs", "show", &job.text("data")], &["no run folder"]);
+    refused(&["runs", "open", &job.text("none")], &["/none: no such run folder"]);
     refused(&["runs", "list", "/no/such/folder"], &["/no/such/folder"]);
 }
 
@@ -145,7 +146,8 @@ fn an_interrupted_run_drafts_with_its_newest_checkpoint() {
     assert!(!said.contains("not finished"), "{said}");
     interrupt(&run);
     let (newest, said) = decode(text(&run));
-    assert!(said.contains("not finished") && said.contains("step 12"), "{said}");
+    let notice = format!("note: {}: this run has not finished", text(&run));
+    assert!(said.contains(&notice) && said.contains("step 12"), "{said}");
     let (step, said) = decode(text(&run.join("step-000012")));
     assert!(!said.contains("not finished"), "{said}");
     assert_eq!((&newest, &step.as_array().map(Vec::is_empty)), (&step, &Some(false)));
@@ -191,6 +193,21 @@ fn runs_heads_and_datasets_are_no_models() {
     }
     let data = job.text("data");
     refused(&["generate", "--model", &data, "--prompt", "x"], &["holds a dataset, not a model"]);
+    // Nor are models and datasets heads.
+    let wanted = "; heads are the run folder of a training, a folder of heads, or a file of them";
+    for (path, other) in [
+        (model, format!("{model} is a model: --model {model} decodes with it, --drafter model:{model} drafts with it")),
+        (&data, format!("{data} is a dataset: data = \"{data}\" in a config trains on it")),
+        (&job.text("runs"), format!("{} has medusa-model-1", job.text("runs"))),
+    ] {
+        let generate = ["generate", "--model", model, "--prompt", "x", "--heads", path];
+        for args in [&generate[..], &["export", path, "--to", "medusa-v1", &job.text("out")]] {
+            let output = gorgon(args);
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+            assert!(said.ends_with(&format!("hint: {other}{wanted}\n")), "{args:?}: {said}");
+        }
+    }
 }
 
 /// `results.json` has what came of the run.

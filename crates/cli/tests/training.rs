@@ -61,11 +61,14 @@ fn cached_and_computed_states_train_the_same_heads() {
 #[test]
 fn given_answers_can_be_trained_on() {
     let job = Job::new();
-    job.distill(&["answers=data"]);
+    job.distill(&["answers=data", "sampling={}", "batch_size=16"]);
     let report: Value = serde_json::from_slice(&std::fs::read(job.path("data/report.json")).unwrap()).unwrap();
     assert_eq!(report["answers_cut_off"], 0);
     job.train(&[]);
-    let preview = finished(&["distill", "-c", &job.text("distill.toml"), "answers=data", "--preview", "3"], &[]);
+    let preview = finished(
+        &["distill", "-c", &job.text("distill.toml"), "answers=data", "sampling={}", "batch_size=16", "--preview", "3"],
+        &[],
+    );
     let shown = stdout(&preview);
     assert_eq!(shown.matches("--- row").count(), 3, "{shown}");
     // Labels stand in brackets where there is no colour; every answer ends with its end token.

@@ -30,9 +30,17 @@ fn mistyped_flags_verbs_and_names_are_suggested() {
         (&["doctor", "--dtype", "b16"], "did you mean \"bf16\"?"),
         (&["doctor", "--compute-dtype", "b16"], "did you mean \"bf16\"?"),
         (&["doctor", "--weights", "stord"], "did you mean \"stored\"?"),
+        (&["help", "trian"], "a similar subcommand exists: 'train'"),
+        (&["help", "dev", "swep"], "a similar subcommand exists: 'sweep'"),
+        (&["verify", "--sweep"], "hint: gorgon dev sweep alpha="),
+        (&["init", "--out", "configs"], "a similar argument exists: '--dir'"),
+        (&["dev", "convert", "a", "b"], "hint: gorgon export --to safetensors"),
     ] {
         let (code, words) = wrong(args);
         assert_eq!(code, 2);
+        // Clap's own suggestion for these is another option.
+        let other = ["verify", "init"].contains(&args[0]) && (words.contains("--seed") || words.contains("--compute"));
+        assert!(!other, "{args:?}: {words}");
         assert!(words.contains(suggestion), "{args:?}: {words}");
     }
     let (_, words) = wrong(&["generate", "--modle", "m"]);
@@ -46,6 +54,13 @@ fn wrong_use_is_a_json_document_too() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["error"], "unexpected argument '--modle' found");
     assert_eq!(document["hint"], "did you mean --model?");
+    for (args, hint) in [
+        (["help", "trian", "--json"], "did you mean train?"),
+        (["init", "--out", "--json"], "did you mean --dir?"),
+        (["verify", "--sweep", "--json"], "gorgon dev sweep alpha=A1,A2,… measures rules over values of α"),
+    ] {
+        assert_eq!(json(&gorgon(&args))["hint"], hint);
+    }
 }
 
 #[test]
@@ -129,9 +144,11 @@ fn colours_are_for_those_who_want_them() {
 fn paths_that_do_not_exist_are_no_names_on_the_hub() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("checkpoints/tiny")).unwrap();
-    let run = |model: &str| {
+    std::fs::write(folder.path().join("LICENSE"), "").unwrap();
+    std::fs::write(folder.path().join("checkpoints/tiny/config.json"), "{}").unwrap();
+    let run = |args: &[&str]| {
         std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"))
-            .args(["generate", "--model", model, "--prompt", "p"])
+            .args(args)
             .current_dir(folder.path())
             .env("HF_HOME", folder.path().join("home"))
             // Whoever asks this hub waits.
@@ -139,25 +156,59 @@ fn paths_that_do_not_exist_are_no_names_on_the_hub() {
             .output()
             .unwrap()
     };
-    let output = run("checkpoints/tny");
-    assert_eq!(output.status.code(), Some(2));
-    let words = stderr(&output);
-    assert!(words.contains("error: checkpoints/tny: no such folder"), "{words}");
-    assert!(words.contains("hint: did you mean checkpoints/tiny?") && !words.contains("http"), "{words}");
+    let meant = "hint: did you mean checkpoints/tiny?";
+    for (name, hint) in [
+        ("checkpoints/tny", meant),
+        ("chekpoints/tiny", meant),
+        ("chekpoints/other", "hint: did you mean checkpoints? (chekpoints/other@main is a repository on the hub)"),
+        ("checkpoints/none", "hint: models nearby: checkpoints/tiny ("),
+        ("./none", "hint: models nearby: ./checkpoints/tiny"),
+        ("tiny", meant),
+    ] {
+        for args in [&["generate", "--model", name, "--prompt", "p"][..], &["fetch", name]] {
+            let output = run(args);
+            let words = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {words}");
+            assert!(words.contains(&format!("error: {name}: no such folder")), "{args:?}: {words}");
+            assert!(words.contains(hint) && !words.contains("http"), "{args:?}: {words}");
+        }
+    }
+    let heads = run(&["generate", "--model", "m", "--prompt", "p", "--heads", "chekpoints/tiny"]);
+    assert!(heads.status.code() == Some(2) && !stderr(&heads).contains("http"), "{}", stderr(&heads));
+    // A revision makes it a name on the hub, and so does a folder whose name is not that near.
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    for name in ["chekpoints/tiny@main", "databricks/dolly"] {
+        let output = run(&["fetch", name, "--offline"]);
+        assert!(stderr(&output).contains("not in the cache"), "{}", stderr(&output));
+    }
+    let here = run(&["fetch", "checkpoints/tiny"]);
+    assert!(here.status.success() && stdout(&here) == "checkpoints/tiny\n", "{}", stderr(&here));
+    assert!(stderr(&here).starts_with("note: checkpoints/tiny is here already"), "{}", stderr(&here));
 }
 
-#[test]
-fn mistyped_paths_are_suggested() {
+/// Each call is refused with these words and this hint, in a folder with a run, a config and prompts.
+fn refused_with_hints(calls: &[(&[&str], &str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("checkpoints/medusa-tiny-1")).unwrap();
     for name in ["prompts.jsonl", "train.toml"] {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
-    let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
-    let model = model.to_str().unwrap();
-    let measure = ["verify", "--model", model, "--drafter", "ngram:2", "--prompts"];
-    for (args, words, hint) in [
-        (&["train", "-c", "trian.toml"][..], "trian.toml: no such file", "did you mean train.toml?"),
+    for (args, words, hint) in calls {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
+        let output = command.args(*args).current_dir(folder.path()).env("HF_HUB_OFFLINE", "1").output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(words) && said.contains(hint), "{args:?}: {said}");
+    }
+}
+
+const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../checkpoints/tiny");
+
+#[test]
+fn mistyped_paths_are_suggested() {
+    let measure = ["verify", "--model", TINY, "--drafter", "ngram:2", "--prompts"];
+    refused_with_hints(&[
+        (&["train", "-c", "trian.toml"], "trian.toml: no such file", "did you mean train.toml?"),
         (&["config", "check", "tain.toml"], "tain.toml: no such file", "did you mean train.toml?"),
         (
             &["train", "--resume", "checkpoints/medusa-tny-1"],
@@ -165,25 +216,34 @@ fn mistyped_paths_are_suggested() {
             "did you mean checkpoints/medusa-tiny-1?",
         ),
         (
-            &["generate", "--model", model, "--prompt", "p", "--heads", "chekpoints/medusa-tiny-1"],
+            &["generate", "--model", TINY, "--prompt", "p", "--heads", "chekpoints/medusa-tiny-1"],
             "chekpoints/medusa-tiny-1: no such file or folder",
-            "did you mean checkpoints?",
+            "did you mean checkpoints/medusa-tiny-1?",
         ),
         (
             &["export", "medusa", "--to", "tgi", "out"],
             "medusa: no such file or folder",
             "the current folder has checkpoints",
         ),
-        (&["init", model, "promts.jsonl", "--dir", "new"], "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
+        (&["init", TINY, "promts.jsonl", "--dir", "new"], "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
         (&[&measure[..], &["promts.jsonl"]].concat(), "promts.jsonl: no such file", "did you mean prompts.jsonl?"),
         (&["runs", "list", "checkpoint"], "checkpoint: no such folder", "did you mean checkpoints?"),
-    ] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
-        let output = command.args(args).current_dir(folder.path()).env("HF_HUB_OFFLINE", "1").output().unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(words) && said.contains(hint), "{args:?}: {said}");
-    }
+    ]);
+}
+
+#[test]
+fn mistyped_paths_of_runs_and_files_are_suggested() {
+    let drafter = ["generate", "--model", TINY, "--prompt", "p", "--drafter"];
+    refused_with_hints(&[
+        (
+            &["runs", "show", "checkpoints/medusa-tny-1"],
+            "checkpoints/medusa-tny-1: no such run folder",
+            "did you mean checkpoints/medusa-tiny-1?",
+        ),
+        (&["runs", "open", "checkpoint"], "checkpoint: no such run folder", "did you mean checkpoints?"),
+        (&["convert", "heads.pt", "out"], "heads.pt: no such file or folder", "the current folder has checkpoints"),
+        (&[&drafter[..], &["skip:trian.toml"]].concat(), "trian.toml: no such file", "did you mean train.toml?"),
+    ]);
 }
 
 #[test]
@@ -191,5 +251,28 @@ fn before_the_first_training_there_are_no_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
     let output = command.args(["runs", "list"]).current_dir(folder.path()).output().unwrap();
-    assert!(output.status.success() && stderr(&output).contains("no run folders in checkpoints; gorgon train"));
+    assert!(output.status.success() && stderr(&output).contains("note: no run folders in checkpoints; gorgon train"));
+}
+
+/// A plan by formula does without data, and names the data that it did without.
+#[test]
+fn a_plan_names_the_data_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("datasets/texts")).unwrap();
+    std::fs::write(folder.path().join("datasets/texts/held_out.jsonl"), "{}").unwrap();
+    let config = format!("method = \"medusa\"\nmodel = {TINY:?}\ndata = \"datasets/textz\"\n");
+    std::fs::write(folder.path().join("train.toml"), config).unwrap();
+    for (more, note) in [
+        (
+            &[][..],
+            "note: datasets/textz: no such folder of shards; did you mean datasets/texts? (gorgon distill writes shards)\n",
+        ),
+        (&["data=datasets/texts"], "note: datasets/texts: no shards are here yet; datasets/texts has held_out.jsonl\n"),
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
+        let command = command.args(["train", "-c", "train.toml", "--dry-run"]).args(more).current_dir(folder.path());
+        let output = command.output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success() && said.contains("planned by formula") && said.contains(note), "{said}");
+    }
 }

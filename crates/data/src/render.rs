@@ -135,6 +135,11 @@ impl Renderer {
         Ok(Self { variables: all, ..self.clone() })
     }
 
+    /// The given variables that the chat template does not read.
+    pub fn unread(&self) -> Vec<&str> {
+        self.template.as_ref().map_or_else(Vec::new, |template| template.unread(&self.variables))
+    }
+
     /// Whether the chat template writes tool calls and their results.
     pub fn has_tools(&self) -> bool {
         self.has_tools

@@ -156,6 +156,24 @@ impl DrafterChoice {
         }
     }
 
+    /// Whether heads draft, if some are given.
+    pub fn uses_heads(&self) -> bool {
+        match self {
+            Self::Auto | Self::Measured => true,
+            Self::Handover { other, .. } => other.uses_heads(),
+            other => other.needs_heads(),
+        }
+    }
+
+    /// Whether a model or heads draft, alone or for others.
+    pub fn has_weights(&self) -> bool {
+        match self {
+            Self::Heads(_) | Self::Oracle(_) | Self::Model(_) | Self::Composed(_) => true,
+            Self::Handover { other, .. } => other.has_weights(),
+            Self::Auto | Self::Measured | Self::None | Self::TrainingFree(_) => false,
+        }
+    }
+
     /// The method without weights, if one drafts, alone or first.
     pub fn training_free(&self) -> Option<&TrainingFree> {
         match self {

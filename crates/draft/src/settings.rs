@@ -1,5 +1,6 @@
 //! Wrong settings of a config, all of them at once.
 
+use serde::Serialize;
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 
@@ -111,6 +112,20 @@ impl SettingsCheck {
     pub fn within(&mut self, key: &str, value: u64, range: RangeInclusive<u64>) {
         let (least, most) = (range.start(), range.end());
         self.require(range.contains(&value), key, value, format_args!("it has to be from {least} to {most}"));
+    }
+
+    /// Notes a setting that is not its default where nothing would read it.
+    pub fn used<T: PartialEq + Serialize>(
+        &mut self,
+        is_used: bool,
+        key: &str,
+        value: &T,
+        default: &T,
+        reason: impl Display,
+    ) {
+        if !is_used && value != default {
+            self.require(false, key, serde_json::to_string(value).unwrap_or_default(), reason);
+        }
     }
 
     /// Adds the wrong settings of another table.

@@ -25,7 +25,7 @@ use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Enough weights in the LM head that a screen is made.
+/// Enough weights in the LM head that a prefilter is made.
 const SHAPE: LlamaShape = LlamaShape {
     hidden_size: 64,
     intermediate_size: 96,
@@ -73,7 +73,7 @@ impl TreeBuilder for Asking<'_> {
     }
 }
 
-/// Decoders of all kinds of weights. None where there are no screens, which is said.
+/// Decoders of all kinds of weights. None where there are no prefilters, which is reported.
 fn decoders() -> Vec<Arc<Decoder>> {
     let dir = tempfile::tempdir().unwrap();
     let formats = [FloatFormat::F32, FloatFormat::F16, FloatFormat::Bf16];

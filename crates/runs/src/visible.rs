@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 /// Names that a message lists at most.
 const LISTED: usize = 8;
+/// Lines of a list that are shown.
+const LINES: usize = 50;
 
 /// Whether a terminal, or a reader of lines, acts on this character: C0 and C1 controls, line and paragraph separators,
 /// and those that reorder the text around them.
@@ -70,6 +72,17 @@ pub fn listed<T: AsRef<str>>(names: &[T]) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
+}
+
+/// The first lines of a list, and one that says how many more there are.
+#[must_use]
+pub fn few(mut lines: Vec<String>) -> Vec<String> {
+    let more = lines.len().saturating_sub(LINES);
+    if more > 0 {
+        lines.truncate(LINES);
+        lines.push(format!("and {more} more"));
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -18,5 +18,5 @@ mod outbox;
 mod queue;
 
 pub use engine::{Engine, EngineError};
-pub use http::{Server, Stop};
+pub use http::{AnswerBounds, RequestParser, Server, Stop};
 pub use options::{Limits, Model, Options};

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::variables::Variables;
 use minijinja::ErrorKind;
 use serde_json::{Map, Value, json};
 
@@ -148,6 +149,12 @@ impl ChatTemplate {
     /// The file the template came from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The variables whose names do not occur in the template, so that their values change nothing.
+    pub fn unread<'a>(&self, variables: &'a Variables) -> Vec<&'a str> {
+        let source = &self.workers.program().source;
+        variables.keys().map(String::as_str).filter(|name| !source.contains(name)).collect()
     }
 
     /// The text of a conversation. Messages are objects with `role`, `content` and whatever else the template reads.

@@ -223,6 +223,11 @@ impl TrainConfig {
         check.require(self.train_conversations != Some(0), "train_conversations", 0, "it has to be at least 1");
         check.within("eval_decoded_tokens", self.eval_decoded_tokens as u64, 1..=MOST_TOKENS);
         check.within("chunk_rows", self.chunk_rows as u64, 1..=MOST_TOKENS);
+        let (decodes, tokens) = (self.eval_decoded_prompts > 0, self.eval_decoded_tokens);
+        check.used(decodes, "eval_decoded_tokens", &tokens, &decoded_tokens(), "eval_decoded_prompts is 0");
+        // 0 says as much.
+        let splits = self.eval_data.is_none() || self.held_out == 0.0;
+        check.used(splits, "held_out", &self.held_out, &held_out_share(), "eval_data is set, and evaluated on");
         check.finish()
     }
 }

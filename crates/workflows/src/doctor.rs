@@ -44,8 +44,8 @@ pub fn examine(settings: &Settings) -> Report {
     let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
     let driver = nvidia_driver();
     let (threads, isa) = (rayon::current_num_threads(), Isa::detect());
-    let (pairs, screens) = (isa.has_pair_products(), isa.has_byte_products());
-    let products = [(pairs, ", products in bf16"), (screens, ", top-1 tokens without all logits")];
+    let (pairs, prefilter) = (isa.has_pair_products(), isa.has_byte_products());
+    let products = [(pairs, ", products in bf16"), (prefilter, ", top-1 tokens without all logits")];
     let products: String = products.iter().filter(|(has, _)| *has).map(|(_, what)| *what).collect();
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),
@@ -66,7 +66,7 @@ pub fn examine(settings: &Settings) -> Report {
     facts.extend(device.map(|(name, free)| ("gpu memory", format!("{} available on {name}", bytes(free)))));
     let details = json!({
         "version": settings.build.version, "commit": settings.build.commit, "features": settings.build.features,
-        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "screens": screens },
+        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "int8_prefilter": prefilter },
         "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
         "driver": driver,

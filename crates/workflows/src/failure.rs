@@ -1,6 +1,7 @@
 //! Failures of jobs: the message, a hint, the causes, and who can put it right.
 
 use gorgon_draft::settings::SettingsErrors;
+use gorgon_runs::visible;
 use gorgon_train::error::TrainError;
 use std::any::Any;
 use std::error::Error;
@@ -54,7 +55,7 @@ impl Failure {
     /// Several wrong inputs, a line for each.
     pub fn lines(errors: impl IntoIterator<Item = impl Display>) -> Self {
         let lines: Vec<String> = errors.into_iter().map(|error| one_line(&error)).collect();
-        Self::new(lines.join("\n"), FailureKind::Input)
+        Self::new(visible::few(lines).join("\n"), FailureKind::Input)
     }
 
     /// The job ran and failed.

@@ -26,6 +26,7 @@ pub mod learn;
 pub mod load;
 pub mod measuring;
 pub mod not_a_model;
+mod not_heads;
 pub mod plan;
 pub mod pretrain;
 pub mod prompts;

@@ -7,13 +7,13 @@ use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
 use crate::settings::Settings;
 use crate::units::bytes;
-use crate::{absent, not_a_model, runs};
+use crate::{absent, not_a_model, not_heads, runs};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_hub::{self as hub, HubError, HubOptions, Repo};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
-use gorgon_model::device::Compute;
+use gorgon_model::device::{Compute, DraftWeights, IntegerWeights, Weights};
 use gorgon_model::stages;
 use gorgon_model::weights::Checkpoint;
 use std::path::{Path, PathBuf};
@@ -29,15 +29,29 @@ pub fn folder(model: &str, settings: &Settings) -> Result<PathBuf, Failure> {
     not_a_model::check(Path::new(model))?;
     let options = hub_options(settings)?;
     if let Some(failure) = not_a_model::missing(Path::new(model)) {
-        // A repository in the cache may be called like a folder here.
-        let offline = HubOptions { offline: true, ..options };
-        return hub::resolve(model, &offline, &mut |_| ()).map_err(|_| failure);
+        return cached(model, options).ok_or(failure);
     }
     let mut bars = Bars { console: &settings.console, current: None };
     hub::resolve(model, &options, &mut |progress| bars.show(progress)).map_err(|error| match error {
         HubError::Transfer { .. } => hub_failure(error).hint(asked(model)),
+        HubError::NotFound(_) => named(Path::new(model), error),
         error => hub_failure(error),
     })
+}
+
+/// The folder of a model in the cache, whose repository may be called like a folder here.
+fn cached(model: &str, options: HubOptions) -> Option<PathBuf> {
+    let offline = HubOptions { offline: true, ..options };
+    hub::resolve(model, &offline, &mut |_| ()).ok()
+}
+
+/// The failure for a name that is neither that of a folder nor one on the hub.
+fn named(path: &Path, error: HubError) -> Failure {
+    let failure = hub_failure(error);
+    match not_a_model::suggestion(path) {
+        Some(suggestion) => failure.hint(suggestion),
+        None => failure,
+    }
 }
 
 /// The reason why the hub was asked for a model.
@@ -85,23 +99,23 @@ pub fn heads(path: &Path, console: &Console) -> Result<HeadsFolder, Failure> {
         let message = format!("{}: this run fitted a draft model, and has no heads", path.display());
         return Err(Failure::input(message).hint(format!("name it with --drafter model:{}", draft_model.display())));
     }
-    let folder = HeadsFolder::open(path)?;
+    let folder = HeadsFolder::open(path).map_err(|error| not_heads::failure(path, error))?;
     if let Some(step) = folder.step {
         let shown = path.display();
         console.say(format!(
-            "{shown}: this run has not finished: its heads are those of its newest checkpoint, step {step}"
+            "note: {shown}: this run has not finished: its heads are those of its newest checkpoint, step {step}"
         ));
     }
     Ok(folder)
 }
 
 /// The folder of the heads that `--heads` names: itself, or that of a repo which is brought into the cache. A path
-/// that does not exist stays as it is if it is no repo's name, or nearly one of a folder here: whoever opens it says so.
+/// that does not exist stays as it is if it is no repo's name, or meant as one here: whoever opens it says so.
 ///
 /// # Errors
 /// When the repo is not there or cannot be brought.
 pub fn heads_path(heads: &Path, settings: &Settings) -> Result<PathBuf, Failure> {
-    let is_path = heads.exists() || not_a_model::missing(heads).is_some() || absent::begins_nearly_here(heads);
+    let is_path = heads.exists() || not_a_model::missing(heads).is_some();
     let Some(repo) = heads.to_str().filter(|_| !is_path).and_then(|name| Repo::parse(name).ok()) else {
         return Ok(heads.into());
     };
@@ -109,16 +123,26 @@ pub fn heads_path(heads: &Path, settings: &Settings) -> Result<PathBuf, Failure>
     hub::heads(&repo, &hub_options(settings)?, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
-/// The folder of the newest commit of a repo, brought into the cache.
+/// The folder of the newest commit of a repo, brought into the cache. A model that lies here is its own folder.
 ///
 /// # Errors
-/// When the name is none of a repo, or it cannot be brought.
+/// When the name is none of a repo or of a model here, or it cannot be brought.
 pub fn newest(repo: &str, settings: &Settings) -> Result<PathBuf, Failure> {
-    let options = hub_options(settings)?;
-    let parsed = Repo::parse(repo)?;
+    let (options, path) = (hub_options(settings)?, Path::new(repo));
+    if path.exists() {
+        let here = folder(repo, settings)?;
+        settings.console.say(format!("note: {repo} is here already: nothing was fetched"));
+        return Ok(here);
+    }
     if options.offline {
         return folder(repo, settings);
     }
+    if let Some(failure) = not_a_model::missing(path)
+        && cached(repo, options.clone()).is_none()
+    {
+        return Err(failure);
+    }
+    let parsed = Repo::parse(repo).map_err(|error| named(path, error.into()))?;
     let mut bars = Bars { console: &settings.console, current: None };
     hub::fetch(&parsed, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
@@ -169,6 +193,7 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
     let started = Instant::now();
     let config = ModelConfig::read(dir)?;
     check_context(context(&config, settings)?, tokens)?;
+    check_activation_bits(dir, &config, compute.integers())?;
     let checkpoint = Checkpoint::open(dir)?.finite();
     checkpoint.check(&config)?;
     let left = check_memory(&config, &checkpoint, &compute, tokens)?;
@@ -191,6 +216,18 @@ pub fn decoder(dir: &Path, tokens: usize, settings: &Settings) -> Result<Arc<Dec
         "model loaded"
     );
     Ok(Arc::new(decoder))
+}
+
+/// Fails if a number format is given for the inputs of integer weights, and no weights are integers.
+fn check_activation_bits(dir: &Path, config: &ModelConfig, integers: IntegerWeights) -> Result<(), Failure> {
+    let Some(bits) = integers.activation_bits else { return Ok(()) };
+    let drafts = integers.draft_weights != DraftWeights::Stored;
+    let are_stored = config.quantisation.is_some() || matches!(gorgon_gguf::find(dir), Ok(Some(_)));
+    if integers.weights != Weights::Stored || drafts || are_stored {
+        return Ok(());
+    }
+    let message = format!("--activation-bits {}: {} has no weights in integers", bits.number(), dir.display());
+    Err(Failure::input(message).hint("--weights int8 rounds them"))
 }
 
 /// The folder of a draft model: the one that is named, or what a training left in it.

@@ -1,4 +1,4 @@
-//! Folders that are named as a model and are something else.
+//! Paths that are named as a model and are none.
 
 use crate::absent;
 use crate::failure::Failure;
@@ -7,10 +7,12 @@ use crate::runs;
 use gorgon_data::manifest;
 use gorgon_draft::folder;
 use gorgon_draft::format;
+use gorgon_hub::Repo;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
+use gorgon_runs::visible;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Fails where `--model` names the folder of a run, of draft heads or of a dataset, with the command that is meant, or no model at all.
 ///
@@ -34,18 +36,58 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     }
     if path.is_dir() && !path.join("config.json").exists() && matches!(gorgon_gguf::find(path), Ok(None)) {
         let message = format!("{shown}: there is no model here (no config.json, no GGUF file)");
-        return Err(Failure::input(message).hint(absent::inside(path)));
+        return Err(Failure::input(message).hint(listed(&models(path)).unwrap_or_else(|| absent::inside(path))));
     }
     Ok(())
 }
 
-/// The failure for a path that does not exist below a folder that does: nothing to ask the hub for.
+/// The failure for a path that does not exist and is meant as one here: its folder is there, or it begins nearly as a
+/// path here does. Then the hub is not asked, unless the name has a revision as in `owner/name@main`.
 pub fn missing(path: &Path) -> Option<Failure> {
-    let parent = path.parent().filter(|parent| parent.is_dir() && !parent.as_os_str().is_empty())?;
-    if path.exists() {
+    let repo = path.to_str().filter(|name| Repo::parse(name).is_ok());
+    if path.exists() || repo.is_some_and(|name| name.contains('@')) {
         return None;
     }
-    Some(Failure::input(format!("{}: no such folder", path.display())).hint(absent::beside(parent, path)))
+    let parent = path.parent().filter(|parent| parent.is_dir() && !parent.as_os_str().is_empty());
+    if parent.is_none() && !absent::begins_nearly_here(path) {
+        return None;
+    }
+    let none = || format!("no model is in {}", absent::shown(absent::existing(path)));
+    let mut hint = suggestion(path).unwrap_or_else(none);
+    if let Some(name) = repo {
+        hint.push_str(&format!(" ({name}@main is a repository on the hub)"));
+    }
+    Some(Failure::input(format!("{}: no such folder", path.display())).hint(hint))
+}
+
+/// Suggestion for a model that is not there: the model of that name near it, a path that is nearly the same, or the
+/// models near it.
+pub(crate) fn suggestion(path: &Path) -> Option<String> {
+    let near = models(absent::existing(path));
+    let namesake = near.iter().find(|model| model.file_name() == path.file_name()).cloned();
+    let meant = || absent::meant(path).filter(|meant| meant.is_dir() || is_gguf(meant));
+    match namesake.or_else(meant) {
+        Some(meant) => Some(format!("did you mean {}?", meant.display())),
+        None => listed(&near),
+    }
+}
+
+fn listed(models: &[PathBuf]) -> Option<String> {
+    let names: Vec<String> = models.iter().map(|model| model.display().to_string()).collect();
+    (!names.is_empty()).then(|| format!("models nearby: {}", visible::listed(&names)))
+}
+
+/// The models in a folder, and in the folders in it, as far as their names tell.
+fn models(folder: &Path) -> Vec<PathBuf> {
+    let inside = |folder: &Path| absent::names(folder).into_iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let is_model = |path: &PathBuf| path.join("config.json").is_file() || is_gguf(path);
+    let (mut found, others): (Vec<_>, Vec<_>) = inside(folder).into_iter().partition(is_model);
+    found.extend(others.iter().flat_map(|folder| inside(folder)).filter(is_model));
+    found
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gguf") && path.is_file()
 }
 
 /// The failure for a run folder, with the command that is meant.
@@ -79,7 +121,7 @@ fn heads(path: &Path) -> Option<(&'static str, Option<String>)> {
         Ok(checkpoint) => checkpoint,
         Err(_) => {
             let mut files = path.read_dir().ok()?.flatten().map(|entry| entry.path());
-            let is = |file: &std::path::PathBuf| file.to_string_lossy().ends_with("lm_head.safetensors");
+            let is = |file: &PathBuf| file.to_string_lossy().ends_with("lm_head.safetensors");
             let named = files.find(is)?;
             Checkpoint::open_files(path, &[named]).ok()?
         }

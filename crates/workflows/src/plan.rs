@@ -1,10 +1,11 @@
 //! The analysis of speculative decoding: which chain or tree pays.
 
+use crate::console::Console;
 use crate::drafting::sequoia_choice;
 use crate::failure::Failure;
+use crate::load;
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::stats;
-use gorgon_draft::folder::HeadsFolder;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -92,7 +93,7 @@ pub fn formula(alpha: f64, draft_cost: f64, options: Options) -> Result<Analysis
 /// # Errors
 /// When the heads were not calibrated.
 pub fn measured(heads: &Path, options: Options) -> Result<Analysis, Failure> {
-    let folder = HeadsFolder::open(heads)?;
+    let folder = load::heads(heads, &Console::silent())?;
     let record = CalibrationRecord::read(&folder.path)?;
     let hint = "gorgon tree calibrate measures it";
     let unmeasured = || Failure::input(format!("{}: not calibrated", folder.path.display())).hint(hint);

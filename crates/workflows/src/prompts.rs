@@ -94,7 +94,17 @@ impl Opening<'_> {
 /// When they cannot be read, or variables are given to a model without a template.
 pub fn renderer(dir: &Path, heads: Option<&Path>, settings: &Settings) -> Result<Renderer, Failure> {
     check_template(heads, settings);
-    Ok(Renderer::load(dir)?.with(settings.template.clone())?)
+    let renderer = Renderer::load(dir)?.with(settings.template.clone())?;
+    report_unread(&renderer.unread(), dir, settings);
+    Ok(renderer)
+}
+
+/// Reports given variables that the chat template does not read.
+pub fn report_unread(names: &[&str], dir: &Path, settings: &Settings) {
+    let dir = dir.display();
+    for name in names {
+        settings.console.say(format!("note: the chat template of {dir} does not read the variable {name}"));
+    }
 }
 
 /// Reports where heads were trained with other variables of the chat template than those that were given.
@@ -209,7 +219,8 @@ pub fn load<'a>(
         openings.push(Opening { prompt, transcript, later });
     }
     if long > 0 {
-        settings.console.say(format!("{long} prompts leave no room for {new_tokens} new tokens in {context}: skipped"));
+        let room = format!("no room for {new_tokens} new tokens in {context}");
+        settings.console.say(format!("warning: {long} prompts leave {room}: skipped"));
     }
     if openings.is_empty() {
         return Err(Failure::input(format!("{}: no prompt fits the model's context", path.display())));

@@ -136,6 +136,7 @@ fn encode(
         }
         template => template?,
     };
+    prompts::report_unread(&template.unread(&settings.template), dir, settings);
     let system = options.system.iter().map(|system| message("system", system));
     let messages: Vec<_> = system.chain([message("user", prompt)]).collect();
     let render = Render { add_generation_prompt: true, variables: settings.template.clone(), ..Render::default() };

@@ -66,11 +66,16 @@ pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
 /// When the server keeps none or sends no store, or the file cannot be written.
 pub fn save(url: &str, out: &Path) -> Result<Value, Failure> {
     files::check_output(out)?;
-    let bytes = Client::open(url)?.store()?;
+    let client = Client::open(url)?;
+    let failed = |error: std::io::Error| Failure::io(out, &error);
+    let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut received =
+        tempfile::Builder::new().prefix(".gorgon-").suffix(".tmp").tempfile_in(folder).map_err(failed)?;
+    client.store(&mut received)?;
     let wrong = |error: StoreError| Failure::run(format!("{url}: the server sent no store: {error}"));
-    let store = Store::of_bytes(bytes, out).map_err(wrong)?;
+    let store = Store::open(received.path()).map_err(wrong)?;
     store.verify().map_err(wrong)?;
-    atomic::write(out, |file| file.write_all(store.whole())).map_err(|error| Failure::io(out, &error))?;
+    atomic::write(out, |file| file.write_all(store.whole())).map_err(failed)?;
     inspect(out)
 }
 

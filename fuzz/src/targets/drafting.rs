@@ -3,10 +3,10 @@
 use super::sound::{SHAPE, decoder, with, written};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::tree::TreeShape;
-use gorgon_draft::eagle::{EagleModel, EagleShape};
+use gorgon_draft::choice::Drafters;
+use gorgon_draft::eagle::EagleShape;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::HeadsMethod;
-use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
+use gorgon_draft::medusa::MedusaConfig;
 use gorgon_runs::tensors::{self, Source};
 use safetensors::Dtype;
 use serde_json::json;
@@ -65,10 +65,8 @@ pub(super) fn sound_heads() -> [(Vec<u8>, Vec<u8>); 2] {
 
 pub(super) fn load_heads(dir: &Path) {
     let Ok(folder) = HeadsFolder::open(dir) else { return };
-    match folder.detected.format.method() {
-        HeadsMethod::Medusa => drop(MedusaModel::load(&folder, decoder())),
-        _ => drop(EagleModel::load(&folder, decoder())),
-    }
+    // Damage may turn heads of one method into those of another.
+    drop(Drafters::of_heads(folder.detected.format.method(), &folder, &decoder()));
 }
 
 pub(super) fn heads(bytes: &[u8]) {

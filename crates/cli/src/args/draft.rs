@@ -2,10 +2,11 @@
 
 use clap::Args;
 use gorgon_core::tree::TreeChoice;
+use gorgon_workflows::absent;
 use gorgon_workflows::console::Console;
 use gorgon_workflows::drafting::{DrafterChoice, Drafting};
 use gorgon_workflows::failure::Failure;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The drafter and its tree.
 #[derive(Clone, Debug, Args)]
@@ -21,7 +22,7 @@ pub struct Draft {
     /// partial:B,C[,small=DIR], or suffix,else=D. docs/src/reference/trees-and-rules.md has all of them with their
     /// parameters
     /// [default: auto with heads, none without]
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", value_parser = drafter)]
     pub drafter: Option<DrafterChoice>,
     /// The tree of drafts: none, chain:N, a published list, calibrated, sequoia:N, dynamic:TOTAL,DEPTH,TOPK, trellis,
     /// trellis:NODES[,DEPTH], own:NODES,DEPTH or FILE.json [default: the fastest tree of the heads' calibration,
@@ -30,6 +31,20 @@ pub struct Draft {
     /// their own].
     #[arg(long, value_name = "T")]
     pub tree: Option<TreeChoice>,
+}
+
+/// The drafter of a name. A file of sub-layers that does not exist is reported with the one that was probably meant.
+///
+/// # Errors
+/// One line with the offending value.
+pub fn drafter(name: &str) -> Result<DrafterChoice, String> {
+    let parsed: Result<DrafterChoice, String> = name.parse();
+    let last = name.rsplit(",else=").next().unwrap_or(name);
+    let file = last.strip_prefix("skip:").and_then(|arguments| arguments.split(",stop=").next());
+    match file.filter(|file| parsed.is_err() && !file.is_empty()).map(|file| absent::check(Path::new(file), "file")) {
+        Some(Err(failure)) => Err(format!("{}; {}", failure.message(), failure.advice().unwrap_or_default())),
+        _ => parsed,
+    }
 }
 
 impl Draft {

@@ -27,7 +27,7 @@ pub struct Quantize {
     #[arg(long, value_name = "F")]
     pub prompts: Option<PathBuf>,
     /// Prompts at most.
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 64, value_name = "N", requires = "prompts", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// Also report the SHA-256 of every matrix as it is read back: f32, little-endian, row after row.
     #[arg(long, conflicts_with = "dry_run")]

@@ -56,7 +56,7 @@ pub struct Learn {
     #[arg(long, value_name = "DIR")]
     pub learn: Option<PathBuf>,
     /// With --learn: megabytes that the log may take; beyond them its oldest files are removed.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 256, value_name = "N", requires = "learn", value_parser = clap::value_parser!(u32).range(1..))]
     pub learn_mb: u32,
 }
 

@@ -17,8 +17,8 @@ pub enum StoreCommand {
 /// Options of `gorgon store build`.
 #[derive(Debug, Args)]
 pub struct StoreBuild {
-    /// Text files, each a document; files of prompts and answers (JSON, JSONL, Parquet, or hf://OWNER/NAME); folders of
-    /// shards. The last name is that of the store to write.
+    /// Text files, each a document; files of prompts and answers (JSON, JSONL, Parquet, or hf://datasets/OWNER/NAME);
+    /// folders of shards. The last name is that of the store to write.
     #[arg(value_name = "FILES OUT", required = true, num_args = 1..)]
     pub paths: Vec<PathBuf>,
     /// A model folder, a GGUF file or a repo id: its tokenizer and chat template make the tokens.

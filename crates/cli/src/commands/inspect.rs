@@ -20,7 +20,8 @@ pub fn run(args: &Inspect, settings: &Settings) -> Result<ExitCode, Failure> {
 fn print(report: &Report) {
     let mut table = Table::new(["", ""].map(Column::text));
     table.row(["kind", report.kind]);
-    report.facts.0.iter().for_each(|fact| table.row([fact.name.clone(), fact.words()]));
+    let told = report.facts.0.iter().filter(|fact| !fact.words().is_empty());
+    told.for_each(|fact| table.row([fact.name.clone(), fact.words()]));
     printer::table(&table);
     report.notes.iter().for_each(|note| printer::line(&format!("note: {note}")));
     report.problems.iter().for_each(|problem| printer::line(&format!("problem: {problem}")));

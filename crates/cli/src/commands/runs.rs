@@ -35,7 +35,7 @@ fn list(args: &ListRuns, settings: &Settings) -> Result<ExitCode, Failure> {
         true => printer::document(&json!({ "runs": found }).to_string()),
         false if found.is_empty() => {
             let folders: Vec<String> = args.folders.iter().map(|folder| folder.display().to_string()).collect();
-            settings.console.say(format!("no run folders in {}; gorgon train makes them", folders.join(", ")));
+            settings.console.say(format!("note: no run folders in {}; gorgon train makes them", folders.join(", ")));
         }
         false => print(&found),
     }
@@ -115,7 +115,9 @@ fn open(args: &OneRun, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if plots.is_empty() {
-        settings.console.say(format!("{}: no plots yet; they are drawn when a training ends", args.run.display()));
+        settings
+            .console
+            .say(format!("note: {}: no plots yet; they are drawn when a training ends", args.run.display()));
     }
     plots.iter().for_each(|plot| printer::line(&plot.display().to_string()));
     if let Some(opener) = opener().filter(|_| std::io::stdout().is_terminal()) {

@@ -23,9 +23,8 @@ pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
         return Err(Failure::input("--only names a part of the GPU suite, and this is the CPU suite"));
     }
     if let Some(options) = settings.number_formats() {
-        settings
-            .console
-            .say(format!("the CPU suite measures formats of its own choice on the CPU: {options} has no part in it"));
+        let reason = "the CPU suite measures formats of its own choice on the CPU";
+        settings.console.say(format!("warning: {options} has no effect: {reason}"));
     }
     let mut shapes = vec![Shape::SMALL, Shape::MIDDLE];
     shapes.extend(args.large.then_some(Shape::LARGE));

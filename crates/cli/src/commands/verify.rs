@@ -21,6 +21,7 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     if is_sampled && (args.samples.is_some() || !is_coupled) {
         return distribution(&options, args.samples.unwrap_or(SAMPLES) as usize, settings);
     }
+    args.samples.map_or(Ok(()), |samples| Err(unsampled(samples)))?;
     let (comparisons, lossless, recorded) = execute(&options, settings)?;
     let tokens: usize = comparisons.iter().map(|c| c.tokens).sum();
     let accepted: usize = comparisons.iter().map(|c| c.accepted).sum();
@@ -49,9 +50,15 @@ pub fn run(args: &Verify, settings: &Settings) -> Result<ExitCode, Failure> {
     }
     let shown = accepted > 0 && (diverged.is_empty() || !lossless);
     if accepted == 0 {
-        settings.console.say("no draft was accepted, so nothing was shown");
+        settings.console.say("warning: no draft was accepted, so nothing was shown");
     }
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The failure for a number of samples at temperature 0.
+fn unsampled(samples: u32) -> Failure {
+    Failure::input(format!("--samples {samples}: at temperature 0 there is one answer to each prompt"))
+        .hint("set --temperature too")
 }
 
 /// Sampled text of a rule that makes random choices of its own has no one right continuation, so its distribution is
@@ -82,7 +89,7 @@ fn distribution(options: &Options, samples: usize, settings: &Settings) -> Resul
         printer::line(&format!("the distribution of drafted text ({rule}, {kind}) {verdict} that of plain sampling"));
     }
     if test.accepted == 0 {
-        settings.console.say("no draft was accepted, so nothing was shown");
+        settings.console.say("warning: no draft was accepted, so nothing was shown");
     }
     let shown = test.accepted > 0 && (test.passes() || !lossless);
     Ok(if shown { ExitCode::SUCCESS } else { ExitCode::FAILURE })

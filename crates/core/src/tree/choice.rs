@@ -33,6 +33,13 @@ pub enum TreeChoice {
     File(PathBuf),
 }
 
+impl TreeChoice {
+    /// Whether it is made from what a calibration of heads has measured.
+    pub fn is_measured(&self) -> bool {
+        matches!(self, Self::Calibrated | Self::Sequoia { .. } | Self::Trellis(None))
+    }
+}
+
 /// A text that names no tree.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {

@@ -108,6 +108,9 @@ impl BlockConfig {
         check.within("anchors", self.anchors as u64, 1..=1 << 16);
         check.share("alpha", self.alpha);
         check.positive("gamma", self.gamma);
+        let (default, weighs) = (Self::default(), self.slot_weights == SlotWeights::DPace);
+        check.used(weighs, "alpha", &self.alpha, &default.alpha, "it is for slot_weights = \"d-pace\"");
+        check.used(!weighs, "gamma", &self.gamma, &default.gamma, "it is for slot_weights = \"exponential\"");
         check.finish()
     }
 

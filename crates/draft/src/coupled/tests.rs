@@ -50,7 +50,7 @@ fn rules_that_make_choices_of_their_own_share_no_noise() {
     let chain = ChainTree::new(2).unwrap();
     let mut source = Same(0);
     let draft = CoupledTree::plain(&chain).build(9, &mut source).unwrap();
-    assert_eq!((draft.tree().tokens(), source.0), (&[9, 0, 0][..], 1), "the likeliest, and no more is asked for");
+    assert_eq!((draft.tree().tokens(), source.0), (&[9, 0, 0][..], 1), "the top-1 token, and no more is asked for");
     assert!(CoupledTree::plain(&chain).ranks_at(0).is_some());
 }
 

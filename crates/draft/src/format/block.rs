@@ -188,6 +188,9 @@ impl Own {
                 .problem(format!("config.json: num_hidden_layers is {named}, but the tensors are of {layers} layers"));
         }
         let left = required(own.layers("target_layer_ids", report), "target_layer_ids", hints, report);
+        if left.as_ref().is_some_and(Vec::is_empty) {
+            report.problem(format!("config.json: {OWN}.target_layer_ids is empty"));
+        }
         let windows = windows(layers, hints, report);
         Self {
             hook_layers: left.unwrap_or_default().iter().map(|layer| layer.saturating_add(1)).collect(),

@@ -56,6 +56,7 @@ impl HydraConfig {
         let blocks = (1..=MAX_BLOCKS).contains(&self.blocks);
         check.require(blocks, "blocks", self.blocks, format_args!("a head has 1 to {MAX_BLOCKS}"));
         check.decay("decay", self.decay);
+        check.used(self.blocks > 1, "tied_blocks", &self.tied_blocks, &false, "it is for more than one block");
         let reason = "not with hydra.soft_targets: the backbone's distribution is compared through the shared LM head";
         check.require(!(self.soft_targets && self.own_lm_heads), "own_lm_heads", self.own_lm_heads, reason);
         check.finish()

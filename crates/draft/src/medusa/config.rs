@@ -60,6 +60,8 @@ impl MedusaConfig {
         check.require(blocks, "blocks", self.blocks, format_args!("a head has 1 to {MAX_BLOCKS}"));
         check.decay("decay", self.decay);
         check.require((0.0..=1.0).contains(&self.alpha), "alpha", self.alpha, "it has to be from 0 to 1");
+        let weighs = self.label_weights == LabelWeights::DPace;
+        check.used(weighs, "alpha", &self.alpha, &Self::default().alpha, "it is for label_weights = \"d-pace\"");
         check.finish()
     }
 

@@ -145,13 +145,13 @@ impl Heads {
     }
 
     /// Multiplies the gradient of each label by its weight. The gradient of an own LM head is a sum over labels, so it is
-    /// computed again.
+    /// computed only now, from scores that are computed again.
     fn weigh<'a>(&self, mut head: Scored<'a>, weight: impl Fn(usize) -> f32, lm_head: &Table) -> Scored<'a> {
         let Some(scale) = head.begun.scale else { return head };
         let mut weights: Vec<f32> = head.begun.labels.rows.iter().map(|&row| weight(row as usize)).collect();
-        if head.d_table.is_some() {
+        if self.config.own_lm_heads {
             weights.iter_mut().for_each(|weight| *weight *= scale);
-            return self.scored(head.begun, lm_head, &weights);
+            return self.scored(head.begun, lm_head, &weights, true);
         }
         head.d_top = head.d_top.map(|d_top| {
             let weights = TensorData::new(weights, [d_top.dims()[0], 1]);
@@ -187,15 +187,15 @@ impl Heads {
 
     fn alone<'a>(&self, begun: Begun<'a>, lm_head: &Table) -> Scored<'a> {
         let scales = vec![begun.scale.unwrap_or(0.0); begun.labels.rows.len()];
-        self.scored(begun, lm_head, &scales)
+        self.scored(begun, lm_head, &scales, self.config.label_weights == LabelWeights::Equal)
     }
 
-    fn scored<'a>(&self, begun: Begun<'a>, lm_head: &Table, scales: &[f32]) -> Scored<'a> {
+    fn scored<'a>(&self, begun: Begun<'a>, lm_head: &Table, scales: &[f32], is_weighed: bool) -> Scored<'a> {
         let own = begun.weights.get(2 * self.config.blocks);
         let table = own.map(|own| own.clone().reshape([self.vocab_size, self.hidden_size]).into());
         let Some(top) = begun.top() else { return Scored::empty(begun) };
         let labels = Labels { tokens: &begun.labels.tokens, scales };
-        let own_gradient = begun.scale.is_some() && own.is_some();
+        let own_gradient = is_weighed && begun.scale.is_some() && own.is_some();
         let found =
             linear_cross_entropy(&top, table.as_ref().unwrap_or(lm_head), labels, self.chunk_rows, own_gradient);
         let output = HeadOutput { losses: found.losses, ranks: found.ranks };

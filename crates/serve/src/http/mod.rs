@@ -1,10 +1,13 @@
 //! Sockets: a thread that accepts connections, and what is answered on them.
 
+mod bounds;
 mod connections;
 mod events;
 mod routes;
 mod shared;
 mod timed;
+
+pub use bounds::{AnswerBounds, RequestParser};
 
 use crate::engine::{Engine, EngineError};
 use crate::options::{Model, Options};

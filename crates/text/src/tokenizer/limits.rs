@@ -15,6 +15,9 @@ use std::fmt;
 
 /// Longest added token, vocabulary entry, replacement or prefix, in bytes. Published ones have less than 300.
 pub const MAX_PIECE_BYTES: usize = 1024;
+/// Bytes of all added tokens. Texts are searched for them by an automaton that takes some 80 bytes of memory for each;
+/// published files have less than 200 KiB.
+const MAX_ADDED_BYTES: usize = 2 << 20;
 /// Longest pattern of a rule, in bytes.
 const MAX_PATTERN_BYTES: usize = 16 << 10;
 /// Rules that a text goes through, at most.
@@ -178,6 +181,10 @@ pub fn check(bytes: &[u8]) -> Result<Limits, String> {
     let file: File<'_> = gorgon_runs::json::read(bytes).map_err(|error| error.to_string())?;
     for (i, token) in file.added_tokens.iter().enumerate() {
         piece(&format!("added_tokens[{i}].content"), &token.content)?;
+    }
+    let added: usize = file.added_tokens.iter().map(|token| token.content.len()).sum();
+    if added > MAX_ADDED_BYTES {
+        return Err(too_long("the content of added_tokens in all", added, MAX_ADDED_BYTES));
     }
     file.model.check()?;
     let normalised = rules("normalizer", &file.normalizer, Growth::NONE)?;

@@ -73,6 +73,8 @@ impl CllmConfig {
         check.share("label_smoothing", self.label_smoothing);
         check.positive("kl_bound", self.kl_bound);
         check.include(self.lora.check("cllm.lora"));
+        let is_adapted = self.weights == FittedWeights::Lora;
+        check.used(is_adapted, "lora", &self.lora, &Self::default().lora, "it is for weights = \"lora\"");
         check.finish()
     }
 }

@@ -68,7 +68,7 @@ pub enum Measure {
 pub enum Answers {
     /// Those of the shards: the target's own, or the data's, as they were distilled.
     Data,
-    /// The draft model's own, written again every [`DistillSpecConfig::every`] steps.
+    /// The draft model's own, written again every `every` steps.
     Draft,
 }
 
@@ -96,6 +96,14 @@ impl DistillSpecConfig {
         check.not_negative("temperature", self.temperature);
         check.require(self.every > 0, "every", self.every, "it has to be at least 1");
         check.within("max_new_tokens", self.max_new_tokens as u64, 1..=MOST_TOKENS);
+        let (default, has_earlier) = (Self::default(), !self.earlier.is_empty());
+        check.used(has_earlier, "earlier_top_k", &self.earlier_top_k, &default.earlier_top_k, "it is for earlier");
+        let is_jsd = self.divergence == Measure::Jsd;
+        check.used(is_jsd, "beta", &self.beta, &default.beta, "it is for divergence = \"jsd\"");
+        let (writes, reason) = (self.answers == Answers::Draft, "it is for answers = \"draft\"");
+        check.used(writes, "every", &self.every, &default.every, reason);
+        check.used(writes, "max_new_tokens", &self.max_new_tokens, &default.max_new_tokens, reason);
+        check.used(writes, "temperature", &self.temperature, &default.temperature, reason);
         check.finish()
     }
 }

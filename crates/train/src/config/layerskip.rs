@@ -76,6 +76,15 @@ impl LayerSkipConfig {
         check.at_least("every", self.every, 1);
         check.at_least("exit_layer", self.exit_layer.unwrap_or(1), 1);
         check.include(self.lora.check("layerskip.lora"));
+        let (default, rotates) = (Self::default(), self.curriculum == Curriculum::Rotational);
+        check.used(rotates, "every", &self.every, &default.every, "it is for curriculum = \"rotational\"");
+        check.used(
+            self.weights == FittedWeights::Lora,
+            "lora",
+            &self.lora,
+            &default.lora,
+            "it is for weights = \"lora\"",
+        );
         check.finish()
     }
 

@@ -167,6 +167,9 @@ impl Vocabulary {
         // Bytes and special tokens come first.
         check.within("size", self.size as u64, 1..=1 << 24);
         check.within("conversations", self.conversations as u64, 1..=MOST_DIALOGUES);
+        let (trains, reason) = (self.from.is_none(), "tokenizer.from is set, and taken");
+        check.used(trains, "size", &self.size, &vocabulary_size(), reason);
+        check.used(trains, "conversations", &self.conversations, &vocabulary_conversations(), reason);
         check.finish()
     }
 }

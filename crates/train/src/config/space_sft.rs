@@ -52,6 +52,8 @@ impl SpaceSftConfig {
         check.share("cut", self.cut);
         check.positive("kl_bound", self.kl_bound);
         check.include(self.lora.check("space_sft.lora"));
+        let is_adapted = self.weights == FittedWeights::Lora;
+        check.used(is_adapted, "lora", &self.lora, &Self::default().lora, "it is for weights = \"lora\"");
         check.finish()
     }
 }

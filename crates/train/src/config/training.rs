@@ -135,6 +135,10 @@ impl Training {
         check.at_least("save_total_limit", self.save_total_limit, 1);
         check.require(self.log_every > 0, "log_every", 0, "it has to be at least 1");
         check.require(self.memory_limit_mb != Some(0), "memory_limit_mb", 0, "it has to be at least 1");
+        let default = Self::default();
+        check.used(self.steps == 0, "epochs", &self.epochs, &default.epochs, "training.steps is set, and counts");
+        let is_muon = self.optimizer == Method::Muon;
+        check.used(is_muon, "muon_factor", &self.muon_factor, &default.muon_factor, "it is for optimizer = \"muon\"");
         check.finish()
     }
 

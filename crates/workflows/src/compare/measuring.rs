@@ -185,7 +185,10 @@ impl<'a> Measuring<'a> {
         let document = gorgon_runs::json::read(&text).map_err(|error| error.to_string());
         let document = document.and_then(|document| sealed::open(document).map_err(|error| error.to_string()));
         document
-            .map_err(|why| self.settings.console.say(format!("{} is damaged ({why}): measured again", path.display())))
+            .map_err(|why| {
+                let path = path.display();
+                self.settings.console.say(format!("warning: {path} is damaged ({why}): measured again"));
+            })
             .ok()
     }
 }

@@ -10,6 +10,9 @@ use toml::{Spanned, Table, Value};
 /// Config files are small; anything larger is something else.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Keys of one table of which only one counts.
+const ALTERNATIVES: [[&str; 2]; 2] = [["training.steps", "training.epochs"], ["budget.steps", "budget.epochs"]];
+
 /// Where a value comes from.
 #[derive(Clone, Debug)]
 enum Origin {
@@ -82,8 +85,21 @@ impl Document {
         }
         table.insert(last.to_owned(), value);
         self.origins.retain(|known, _| !known.strip_prefix(&path).is_some_and(|rest| rest.starts_with(['.', '['])));
+        self.drop_alternative(&path, last);
         self.origins.insert(path, Origin::Override(given.to_owned()));
         Ok(())
+    }
+
+    /// Takes the file's value of a key away where an override sets the key that counts in its place.
+    fn drop_alternative(&mut self, path: &str, last: &str) {
+        let Some(pair) = ALTERNATIVES.iter().find(|pair| pair.contains(&path)) else { return };
+        let other = pair.iter().find(|key| **key != path).copied().unwrap_or_default();
+        if let Some(Origin::Line(_)) = self.origins.get(other)
+            && let Some(Value::Table(table)) = self.table.get_mut(path.trim_end_matches(last).trim_end_matches('.'))
+        {
+            table.remove(other.rsplit('.').next().unwrap_or_default());
+            self.origins.remove(other);
+        }
     }
 
     /// Where a key was set, for the beginning of a message: `FILE:LINE`, `override KEY=VALUE`, or the file alone.

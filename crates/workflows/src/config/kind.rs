@@ -4,7 +4,7 @@ use super::check::paths;
 use super::suggest::nearest;
 use crate::compare::CompareConfig;
 use gorgon_core::suggest::did_you_mean;
-use gorgon_data::config::{BatchSize, DistillConfig};
+use gorgon_data::config::{Answers, BatchSize, DistillConfig, Sampling};
 use gorgon_data::distill::Serving;
 use gorgon_draft::settings::{SettingsCheck, SettingsErrors};
 use gorgon_text::variables;
@@ -180,6 +180,7 @@ impl Config for DistillConfig {
         let mut whole = SettingsCheck::top();
         whole.include(check.finish());
         whole.include(check_serving(self));
+        whole.include(check_sources(self));
         let drafts = self.heads.is_some() || self.drafter.as_ref().is_some_and(|name| name != "none");
         let tree = self.tree.as_deref().unwrap_or("none");
         whole.require(drafts || tree == "none", "tree", tree, "without heads or a drafter there is nothing to arrange");
@@ -219,5 +220,27 @@ fn check_serving(config: &DistillConfig) -> Result<(), SettingsErrors> {
     only_served("attempts", serving.attempts != default.attempts, &serving.attempts);
     only_served("pause_ms", serving.pause_ms != default.pause_ms, &serving.pause_ms);
     only_served("key_env", key.is_some(), &key.unwrap_or_default());
+    check.finish()
+}
+
+/// Checks that nothing is set which the source of the answers does not read.
+fn check_sources(config: &DistillConfig) -> Result<(), SettingsErrors> {
+    let mut check = SettingsCheck::top();
+    let is_given = config.answers == Answers::Data;
+    let reason = "answers = \"data\" takes answers as they are";
+    check.require(!is_given || config.servers.is_empty(), "servers", format_args!("{:?}", config.servers), reason);
+    check.used(!is_given, "self_talk_turns", &config.self_talk_turns, &0, reason);
+    check.used(!is_given, "batch_size", &config.batch_size, &BatchSize::default(), reason);
+    let (sampling, default) = (&config.sampling, Sampling::default());
+    check.used(!is_given, "sampling.temperature", &sampling.temperature, &default.temperature, reason);
+    check.used(!is_given, "sampling.top_p", &sampling.top_p, &default.top_p, reason);
+    check.used(!is_given, "sampling.top_k", &sampling.top_k, &default.top_k, reason);
+    check.used(!is_given, "sampling.max_new_tokens", &sampling.max_new_tokens, &default.max_new_tokens, reason);
+    check.used(!is_given, "sampling.seed", &sampling.seed, &default.seed, reason);
+    let reason = "nothing is decoded on this machine";
+    check.used(!is_given && !config.is_served(), "memory_mib", &config.memory_mib, &None, reason);
+    let reason = "there is no file of prompts";
+    check.used(!config.prompts.0.is_empty(), "format", &config.format, &None, reason);
+    check.used(!config.prompts.0.is_empty(), "limit", &config.limit, &0, reason);
     check.finish()
 }

@@ -142,7 +142,12 @@ fn differences<T: Config>(old: &T, new: &T) -> Result<Vec<ConfigChange>, Failure
         all.remove("runs");
         Ok(all)
     };
-    let (old, new) = (flat(old)?, flat(new)?);
+    let (mut old, mut new) = (flat(old)?, flat(new)?);
+    if new.get("training.steps").and_then(serde_json::Value::as_u64).is_some_and(|steps| steps > 0) {
+        // Nothing reads them then.
+        old.remove("training.epochs");
+        new.remove("training.epochs");
+    }
     let mut keys: Vec<&String> = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key))).collect();
     keys.sort();
     let differ = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));

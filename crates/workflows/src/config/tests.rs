@@ -102,3 +102,63 @@ fn positions_are_shuffled_where_heads_read_single_states() {
     assert!(said.contains("training.shuffle_buffer = 1073741825"), "{said}");
     assert!(config(&of("medusa"), &["training.shuffle_buffer=0"]).check().is_ok());
 }
+
+/// Keys that are read beside some values of other keys: what makes them unread, the key with another value, and the
+/// method whose config has it. A bar separates overrides.
+const UNREAD: [(&str, &str, &str); 22] = [
+    ("training.steps=5", "training.epochs=2.0", "medusa"),
+    ("training.optimizer=adamw", "training.muon_factor=2.0", "medusa"),
+    ("eval_decoded_prompts=0", "eval_decoded_tokens=9", "medusa"),
+    ("eval_data=e", "held_out=0.2", "medusa"),
+    ("medusa.label_weights=equal", "medusa.alpha=0.3", "medusa"),
+    ("hydra.blocks=1", "hydra.tied_blocks=true", "hydra"),
+    ("block.slot_weights=exponential", "block.alpha=0.3", "block"),
+    ("block.slot_weights=d-pace", "block.gamma=2.0", "block"),
+    ("layerskip.curriculum=all", "layerskip.every=2", "layerskip"),
+    ("layerskip.weights=full", "layerskip.lora={rank=2}", "layerskip"),
+    ("space_sft.weights=full", "space_sft.lora={rank=2}", "space-sft"),
+    ("cllm.weights=full", "cllm.lora={rank=2}", "cllm"),
+    ("distill_spec.draft=d", "distill_spec.earlier_top_k=2", "distill-spec"),
+    ("distill_spec.draft=d|distill_spec.divergence=rkl", "distill_spec.beta=0.2", "distill-spec"),
+    ("distill_spec.draft=d|distill_spec.answers=data", "distill_spec.every=7", "distill-spec"),
+    ("distill_spec.draft=d|distill_spec.answers=data", "distill_spec.temperature=0.5", "distill-spec"),
+    ("answers=data", "sampling.temperature=0.5", ""),
+    ("answers=data", "sampling.seed=3", ""),
+    ("answers=data", "batch_size=2", ""),
+    ("answers=data", "self_talk_turns=1", ""),
+    ("servers=[\"http://h\"]", "memory_mib=9", ""),
+    ("prompts=[]|synthetic={dialogues=3}", "limit=3", ""),
+];
+
+#[test]
+fn keys_that_nothing_would_read_are_refused() {
+    for (beside, key, method) in UNREAD {
+        let text = match method {
+            "" => "model = \"m\"\nprompts = \"p\"\nout = \"o\"\n".to_owned(),
+            method => format!("method = {method:?}\nmodel = \"m\"\ndata = \"d\"\n"),
+        };
+        let load = |overrides: &[&str]| match method {
+            "" => read::<DistillConfig>(&document(&text, overrides)).map(drop),
+            _ => read::<TrainConfig>(&document(&text, overrides)).map(drop),
+        };
+        let mut overrides: Vec<&str> = beside.split('|').collect();
+        assert!(load(&overrides).is_ok(), "{overrides:?}");
+        overrides.push(key);
+        let failure = load(&overrides).expect_err(key);
+        let (name, _) = key.split_once('=').unwrap();
+        assert!(failure.message().starts_with(&format!("override {key}: {name} = ")), "{}", failure.message());
+    }
+}
+
+/// Where a file says one and an override the other, the override counts.
+#[test]
+fn steps_and_epochs_take_each_others_place() {
+    let load = |text: &str, overrides: &[&str]| read::<TrainConfig>(&document(text, overrides)).unwrap().training;
+    let (epochs, steps) = (format!("{TRAIN}[training]\nepochs = 4\n"), format!("{TRAIN}[training]\nsteps = 40\n"));
+    let training = load(&epochs, &["training.steps=5"]);
+    assert_eq!((training.steps, training.epochs), (5, 1.0));
+    let training = load(&steps, &["training.epochs=3"]);
+    assert_eq!((training.steps, training.epochs), (0, 3.0));
+    let said = message(&format!("{TRAIN}[training]\nsteps = 5\nepochs = 2\n"), &[]);
+    assert_eq!(said, "c.toml:9: training.epochs = 2.0: training.steps is set, and counts");
+}

@@ -38,6 +38,14 @@ pub(super) struct Job {
     pub(super) drafting: Option<Drafting>,
 }
 
+/// Fails where a device or a number format is given and nothing is decoded on this machine.
+fn check_formats(config: &DistillConfig, settings: &Settings) -> Result<(), Failure> {
+    match settings.number_formats().filter(|_| config.is_served() || config.answers == Answers::Data) {
+        Some(options) => Err(Failure::input(format!("{options}: nothing is decoded on this machine"))),
+        None => Ok(()),
+    }
+}
+
 impl Job {
     /// Checks the config and reads everything but the model's weights.
     ///
@@ -47,6 +55,7 @@ impl Job {
         let s = &config.sampling;
         let transform = Transform::new(s.temperature, s.top_k, s.top_p)?;
         settings.warn_without_effect(&transform);
+        check_formats(&config, settings)?;
         if s.max_new_tokens == 0 {
             return Err(Failure::input("max_new_tokens = 0: it has to be at least 1"));
         }
@@ -56,6 +65,7 @@ impl Job {
         let dir = load::decoder_only(&config.model, "distill", settings)?;
         let model = ModelConfig::read(&dir)?;
         let renderer = Renderer::load(&dir)?.with(config.template.clone())?;
+        crate::prompts::report_unread(&renderer.unread(), &dir, settings);
         if config.is_served() && config.self_talk_turns > 0 {
             return Err(Failure::input("self_talk_turns: servers make up no turns; this needs the model here"));
         }

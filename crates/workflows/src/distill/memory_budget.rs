@@ -11,7 +11,7 @@ use gorgon_core::tree::TreeChoice;
 use gorgon_data::config::{Answers, BatchSize, DistillConfig};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
-use gorgon_model::device::Compute;
+use gorgon_model::device::{Compute, DraftWeights};
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
 use std::path::Path;
@@ -51,6 +51,12 @@ pub fn drafting(
     }
     if let DrafterChoice::Oracle(_) = choice {
         return Err(wrong("drafter", "an oracle has to know the answers; it is for measuring".into()));
+    }
+    if settings.formats.integers.draft_weights != DraftWeights::Stored
+        && config.heads.is_none()
+        && !choice.has_weights()
+    {
+        return Err(Failure::input(format!("--draft-weights has no effect: drafter {choice} has no weights")));
     }
     let drafting = Drafting::resolve(config.heads.as_deref(), &choice, tree.as_ref(), &settings.console)?;
     if drafting.live_store().is_some() && !transform.is_greedy() {

@@ -136,7 +136,7 @@ impl Job {
         parts::join(folder, &mut journal, |part| self.check_folder(part), settings)?;
         if journal.conversations() > 0 {
             let (done, all) = (journal.conversations(), self.gathered.prompts.len());
-            settings.console.say(format!("{done} of {all} conversations are answered already"));
+            settings.console.say(format!("note: {done} of {all} conversations are answered already"));
         }
         let Some(usage) = self.answer(&self.gathered.prompts, &mut journal, folder, settings)? else {
             return Ok(None);
@@ -144,7 +144,7 @@ impl Job {
         let all = &self.gathered.prompts;
         let kept = Budget::new(self.config.max_total_tokens).reached(all, &journal).unwrap_or(all.len());
         if kept < all.len() {
-            let line = format!("max_total_tokens is reached after {kept} of {} conversations", all.len());
+            let line = format!("note: max_total_tokens is reached after {kept} of {} conversations", all.len());
             settings.console.say(line);
         }
         let (rows, without) = distill::rows(&self.renderer, &all[..kept], &journal)?;

@@ -117,7 +117,7 @@ impl<'a> Meter<'a> {
                 self.sampled.0 += usize::from(self.sample.contains(row));
                 self.expect();
             }
-            Event::ServerLost { reason } => self.console.say(format!("server given up: {reason}")),
+            Event::ServerLost { reason } => self.console.say(format!("warning: server given up: {reason}")),
         }
         let so_far = self.so_far();
         let speed = so_far.tokens / so_far.seconds.max(1e-9);

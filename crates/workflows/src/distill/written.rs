@@ -61,10 +61,10 @@ impl Job {
         ));
         settings.console.say_all(usage.words());
         if retokenised > 0 {
-            let line = format!("{retokenised} answers came without their token ids and were tokenised again");
+            let line = format!("note: {retokenised} answers came without their token ids and were tokenised again");
             settings.console.say(line);
         }
-        let without = without.iter().map(|(reason, n)| format!("{n} conversations have no answer: {reason}"));
+        let without = without.iter().map(|(reason, n)| format!("warning: {n} conversations have no answer: {reason}"));
         settings.console.say_all(without);
         Ok(report)
     }

@@ -2,10 +2,35 @@
 
 use super::Drafting;
 use crate::failure::Failure;
-use crate::files;
+use crate::{files, load, store};
+use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
+use gorgon_draft::draft_model::{DraftModel, DraftSampling};
+use gorgon_model::config::ModelConfig;
 use std::path::Path;
 
 impl Drafting {
+    /// Adapts to text of the model in a folder that is accepted by a rule: a draft model must have its tokens, and
+    /// drafts must be as the rule expects.
+    ///
+    /// # Errors
+    /// When the draft model has other tokens, or heads are to draft for a model with an encoder.
+    pub fn for_text_of(mut self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
+        if self.heads.is_some() {
+            load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
+        }
+        self.check_vocabularies(target)?;
+        self.stores().try_for_each(|store| store::check(store, target))?;
+        self.bind(target)?;
+        Ok(Self { sampling: DraftSampling::of(rule, transform), target: Some(target.into()), ..self })
+    }
+
+    /// Fails unless every draft model has the tokens of the target.
+    pub(super) fn check_vocabularies(&self, target: &Path) -> Result<(), Failure> {
+        let mut models = self.models().into_iter();
+        Ok(models.try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?)
+    }
+
     /// Binds the files that drafters write to the weights of the models that they draft for. Weights are hashed only
     /// where there is such a file.
     ///

@@ -22,11 +22,9 @@ use self::tree::{CALIBRATED, TRELLIS, builder};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::fitting::FITTED_MODEL;
+use crate::load;
 use crate::settings::Settings;
-use crate::{load, store};
 use gorgon_bench::record::CalibrationRecord;
-use gorgon_core::accept::RuleChoice;
-use gorgon_core::dist::Transform;
 use gorgon_core::tree::{
     ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeKind, TreeShape,
 };
@@ -41,7 +39,6 @@ use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
 use gorgon_draft::probes;
-use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,6 +57,8 @@ pub struct Drafting {
     corrected: Option<(RowCalibration, Option<Arc<NgramTable>>)>,
     /// How a draft model drafts, which depends on the acceptance rule.
     sampling: DraftSampling,
+    /// Folder of the model whose text is drafted, once it is known.
+    target: Option<PathBuf>,
 }
 
 impl Drafting {
@@ -102,22 +101,7 @@ impl Drafting {
             Ok(TreeChoice::Trellis(_)) => Some(row_calibration(heads.as_ref())?),
             _ => None,
         };
-        Ok(Self { choice, heads, tree_name, builder, cost, corrected, sampling: DraftSampling::GREEDY })
-    }
-
-    /// Adapts to text of the model in a folder that is accepted by a rule: a draft model must have its tokens, and
-    /// drafts must be as the rule expects.
-    ///
-    /// # Errors
-    /// When the draft model has other tokens, or heads are to draft for a model with an encoder.
-    pub fn for_text_of(mut self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
-        if self.heads.is_some() {
-            load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
-        }
-        self.models().into_iter().try_for_each(|draft| DraftModel::check_vocabulary(draft, target))?;
-        self.stores().try_for_each(|store| store::check(store, target))?;
-        self.bind(target)?;
-        Ok(Self { sampling: DraftSampling::of(rule, transform), ..self })
+        Ok(Self { choice, heads, tree_name, builder, cost, corrected, sampling: DraftSampling::GREEDY, target: None })
     }
 
     /// The folders of the draft models that draft.
@@ -210,7 +194,8 @@ impl Drafting {
         let choice = DrafterChoice::Heads(heads.detected.format.method());
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
         let sampling = DraftSampling::GREEDY;
-        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, corrected: None, sampling })
+        let target = None;
+        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, corrected: None, sampling, target })
     }
 
     /// The drafter's name.

@@ -69,9 +69,13 @@ impl Drafting {
     /// Drafters with the weights that lie there now. Tree and calibration stay.
     ///
     /// # Errors
-    /// When they are of another shape than those before, or cannot be read.
+    /// When heads are of another shape than those before, a draft model has other tokens than the target, or they
+    /// cannot be read.
     pub fn renewed(&self, decoder: &Arc<Decoder>) -> Result<Drafters, Failure> {
-        let Some(before) = &self.heads else { return self.drafters(decoder) };
+        let Some(before) = &self.heads else {
+            self.target.as_deref().map_or(Ok(()), |target| self.check_vocabularies(target))?;
+            return self.drafters(decoder);
+        };
         let heads = load::heads(&before.path, &Console::silent())?;
         if (heads.detected.format, &heads.detected.spec) != (before.detected.format, &before.detected.spec) {
             let path = before.path.display();

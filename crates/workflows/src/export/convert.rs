@@ -1,8 +1,8 @@
 //! PyTorch files as safetensors, without executing anything of them.
 
 use crate::failure::Failure;
-use crate::files;
 use crate::settings::Settings;
+use crate::{absent, files};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::pytorch;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// When there is no such file, it holds more than tensors, or the folder cannot be written.
 pub(super) fn execute(from: &Path, out: &Path, settings: &Settings) -> Result<Option<HeadsFormat>, Failure> {
+    absent::check(from, "file or folder")?;
     let from = source(from)?;
     files::check_empty(out)?;
     let staged = files::staging(out)?;

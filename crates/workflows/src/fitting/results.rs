@@ -3,9 +3,9 @@
 use super::plots::curve;
 use crate::failure::Failure;
 use crate::files;
-use gorgon_runs::metrics;
 use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::RunView;
+use gorgon_runs::{json, metrics};
 use gorgon_train::evaluation::{HeadMetrics, MedusaTwoMetrics, Metrics};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ impl Results {
             held_out: evaluation.as_ref().map(Losses::of_evaluation).unwrap_or_default(),
             tokens_per_step: evaluation.as_ref().map(TokensPerStep::of_evaluation).unwrap_or_default(),
             training_tokens_per_second: gorgon_bench::median(numbers(&records, "tokens_per_second")),
-            plan,
+            plan: earlier_plan(run, steps).unwrap_or(plan),
             provenance_sha256,
         })
     }
@@ -111,6 +111,12 @@ impl Results {
     pub fn write(&self, run: &RunView) -> Result<(), Failure> {
         files::write_json(&run.results(), &json!(self))
     }
+}
+
+/// The plan of a run that had finished before it was resumed, without further steps: nothing new was measured.
+fn earlier_plan(run: &RunView, steps: u64) -> Option<Value> {
+    let before: Value = json::read(&std::fs::read(run.results()).ok()?).ok()?;
+    (before["steps"] == steps).then(|| before["plan"].clone()).filter(Value::is_object)
 }
 
 /// The newest evaluation of a step.

@@ -1,6 +1,6 @@
 //! Training data: shards of conversations, and hidden states computed ahead.
 
-use super::report::{Facts, Report, words};
+use super::report::{Facts, Report, is_empty, words};
 use crate::failure::Failure;
 use crate::files;
 use gorgon_data::{manifest, shard};
@@ -42,10 +42,11 @@ pub(super) fn dataset(path: &Path) -> Result<Report, Failure> {
     facts.add("sources", json!(sums.sources));
     let made_with = sums.metadata.iter().map(|(key, text)| (key.trim_start_matches("gorgon.").to_owned(), value(text)));
     let made_with: Map<String, Value> = made_with.collect();
-    let shown = made_with.iter().map(|(key, value)| format!("{key} {}", words(value))).collect::<Vec<_>>().join("; ");
+    let set = made_with.iter().filter(|(_, value)| !is_empty(value));
+    let shown = set.map(|(key, value)| format!("{key} {}", words(value))).collect::<Vec<_>>().join("; ");
     facts.add_as("made_with", made_with, shown);
     facts.size(shards.iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum());
-    Ok(Report { kind: "dataset", facts, notes: vec![], problems })
+    Ok(Report { kind: "dataset", facts, notes: vec![], problems }.shortened())
 }
 
 /// A value of a shard's metadata, which are texts: numbers and objects are JSON. A hash is none, whatever its digits.
@@ -108,5 +109,5 @@ pub(super) fn features(folder: &Path) -> Result<Report, Failure> {
         facts.add(key.as_str(), value.clone());
     }
     facts.size(files::folder_bytes(folder));
-    Ok(Report { kind: "features", facts, notes: vec![], problems })
+    Ok(Report { kind: "features", facts, notes: vec![], problems }.shortened())
 }

@@ -29,5 +29,5 @@ pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
         facts.named(name, value);
     }
     storage(&mut facts, &found.checkpoint);
-    Ok(Some(Report { kind: "heads", facts, notes, problems }))
+    Ok(Some(Report { kind: "heads", facts, notes, problems }.shortened()))
 }

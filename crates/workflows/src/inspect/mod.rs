@@ -43,6 +43,9 @@ pub fn examine(path: &Path) -> Result<Report, Failure> {
     if runs::is_run(path) {
         return run::report(path);
     }
+    if let Some(failure) = other::folder(path) {
+        return Err(failure);
+    }
     match heads::report(path)? {
         Some(report) => Ok(report),
         None if path.is_dir() => model::report(path),
@@ -69,7 +72,11 @@ fn tree(path: &Path) -> Result<Report, Failure> {
     let leaves = (1..shape.len()).filter(|node| !inner.contains(node)).count();
     facts.add("leaves", leaves);
     let paths: Vec<Value> = shape.paths().iter().filter(|path| !path.is_empty()).map(|path| json!(path)).collect();
-    let shown = format!("{} rank paths (gorgon tree show --tree {} draws them)", paths.len(), path.display());
+    let (mut notes, mut shown) = (vec![], String::new());
+    match paths.len() {
+        0 => notes.push("it drafts nothing: the root is all it has".into()),
+        n => shown = format!("{n} rank paths (gorgon tree show --tree {} draws them)", path.display()),
+    }
     facts.add_as("paths", paths, shown);
-    Ok(Report { kind: "tree", facts, notes: vec![], problems: vec![] })
+    Ok(Report { kind: "tree", facts, notes, problems: vec![] })
 }

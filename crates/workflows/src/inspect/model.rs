@@ -42,7 +42,7 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
     let mut facts = facts(&checkpoint.resolved(&config), tokenizer, template.is_ok());
     quantisation(&mut facts, &mut notes, &config, &checkpoint);
     storage(&mut facts, &checkpoint);
-    Ok(Report { kind: "model", facts, notes, problems })
+    Ok(Report { kind: "model", facts, notes, problems }.shortened())
 }
 
 /// Elements of a tensor that is read to look for numbers that are not finite: those of norms and biases.

@@ -1,7 +1,10 @@
-//! Files that other commands read.
+//! Files that other commands read, and folders of nothing in particular.
 
 use crate::config::Kind;
 use crate::failure::Failure;
+use crate::fitting::HEADS;
+use crate::{absent, runs};
+use gorgon_draft::folder::open_weights;
 use serde_json::Value;
 use std::path::Path;
 use toml::Table;
@@ -34,6 +37,20 @@ pub(super) fn file(path: &Path) -> Option<Failure> {
         _ => return None,
     };
     Some(Failure::input(format!("{shown}: this is {kind}")).hint(hint))
+}
+
+/// The failure for a folder without weights or a config: the runs in it, or what else is.
+pub(super) fn folder(path: &Path) -> Option<Failure> {
+    let has_config = path.join("config.json").is_file() || path.join(HEADS).is_dir();
+    if !path.is_dir() || has_config || !matches!(open_weights(path), Ok(None)) {
+        return None;
+    }
+    let shown = path.display();
+    let hint = match runs::find(&[path.into()]) {
+        Ok(runs) if !runs.is_empty() => format!("gorgon runs list {shown} lists the runs in it"),
+        _ => absent::inside(path),
+    };
+    Some(Failure::input(format!("{shown}: this is neither a model, heads, a run, a dataset nor a tree")).hint(hint))
 }
 
 fn read(path: &Path) -> Option<String> {

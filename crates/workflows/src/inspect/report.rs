@@ -1,6 +1,7 @@
 //! The report of an inspection: facts by name, for people and for programs.
 
 use crate::units::{bytes, count};
+use gorgon_runs::visible;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -74,6 +75,17 @@ fn name(key: &str) -> String {
     key.strip_suffix("_bytes").unwrap_or(key).replace('_', " ")
 }
 
+/// Whether a value says nothing, so that it is left out of a list.
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
 /// A value, for people.
 pub fn words(value: &Value) -> String {
     match value {
@@ -82,7 +94,8 @@ pub fn words(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(values) => values.iter().map(words).collect::<Vec<_>>().join(", "),
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| format!("{key} {}", words(value))).collect::<Vec<_>>().join(", ")
+            let fields = fields.iter().filter(|(_, value)| !is_empty(value));
+            fields.map(|(key, value)| format!("{key} {}", words(value))).collect::<Vec<_>>().join(", ")
         }
         Value::Number(number) if number.is_f64() => format!("{:.3}", number.as_f64().unwrap_or(f64::NAN)),
         Value::Number(number) => number.to_string(),
@@ -90,6 +103,11 @@ pub fn words(value: &Value) -> String {
 }
 
 impl Report {
+    /// Copy with as many notes and problems as a person reads.
+    pub(super) fn shortened(self) -> Self {
+        Self { notes: visible::few(self.notes), problems: visible::few(self.problems), ..self }
+    }
+
     /// As a JSON document.
     pub fn document(&self, path: &Path) -> Value {
         let facts: serde_json::Map<String, Value> =

@@ -150,7 +150,7 @@ fn recorded(options: &Options, settings: &Settings) -> Result<Vec<RecordedAnswer
         keep(made_answer(&renderer, (name, TEXTS), REQUEST, text).map(|answer| vec![answer]));
     }
     if refused > 0 {
-        settings.console.say(format!("{refused} texts that the chat template or the tokenizer refuses: skipped"));
+        settings.console.say(format!("warning: {refused} texts skipped: chat template or tokenizer refuses them"));
     }
     all.iter_mut().for_each(|one: &mut RecordedAnswer| one.answer.truncate(options.max_new_tokens));
     match all.is_empty() {

@@ -122,14 +122,14 @@ impl Texts {
         let positions: usize = self.ids.iter().map(Vec::len).sum();
         let bar = settings.console.bar(BarStyle::Count, "positions", 3 * positions as u64);
         let mut states = vec![];
-        self.each(model, ActivationBits::ThirtyTwo, &bar, settings, |_, hidden| {
+        self.each(model, None, &bar, settings, |_, hidden| {
             states.push(hidden);
             stop.check()
         })?;
         let mut found = [Divergence::default(); 2];
         for (found, bits) in found.iter_mut().zip([ActivationBits::ThirtyTwo, ActivationBits::Eight]) {
             let mut originals = states.iter();
-            self.each(quantised, bits, &bar, settings, |decoder, hidden| {
+            self.each(quantised, Some(bits), &bar, settings, |decoder, hidden| {
                 stop.check()?;
                 originals.next().map_or(Ok(()), |original| found.add(decoder, original, &hidden))
             })?;
@@ -142,7 +142,7 @@ impl Texts {
     fn each(
         &self,
         dir: &Path,
-        bits: ActivationBits,
+        bits: Option<ActivationBits>,
         bar: &Bar,
         settings: &Settings,
         mut take: impl FnMut(&Decoder, HiddenStates) -> Result<(), Failure>,
@@ -160,8 +160,8 @@ impl Texts {
 }
 
 /// Settings of the comparison, which runs on the CPU: weights as they are stored, inputs of integers in so many bits.
-fn on_cpu(bits: ActivationBits, settings: &Settings) -> Settings {
-    let integers = IntegerWeights { activation_bits: Some(bits), ..IntegerWeights::STORED };
+fn on_cpu(bits: Option<ActivationBits>, settings: &Settings) -> Settings {
+    let integers = IntegerWeights { activation_bits: bits, ..IntegerWeights::STORED };
     let formats = NumberFormats { dtype: None, compute_dtype: Products::F32, integers };
     Settings { devices: Devices::Named(vec![DeviceChoice::Cpu]), formats, ..settings.clone() }
 }

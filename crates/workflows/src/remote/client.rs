@@ -1,11 +1,13 @@
 //! Asks a server for streamed answers.
 
 use crate::failure::Failure;
+use gorgon_runs::json;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
-use ureq::Agent;
+use ureq::http::Response;
+use ureq::{Agent, Body};
 
 /// The environment variable with the API key.
 const KEY: &str = "GORGON_API_KEY";
@@ -69,30 +71,39 @@ impl Client {
     }
 
     fn list(&self) -> Result<Value, Failure> {
-        serde_json::from_slice(&self.get("models", SHORT_BODY)?).map_err(|error| self.failed(&error))
+        let mut response = self.get("models")?;
+        let body = response.body_mut().with_config().limit(SHORT_BODY).read_to_vec();
+        json::read(&body.map_err(|error| self.failed(&error))?).map_err(|error| self.failed(&error))
     }
 
-    /// The answers that the server keeps to draft from, as a store file.
+    /// Writes the answers that the server keeps to draft from, as a store file.
     ///
     /// # Errors
-    /// When the server cannot be asked, keeps none or breaks off.
-    pub fn store(&self) -> Result<Vec<u8>, Failure> {
-        self.get("store", MOST_STORE)
+    /// When the server cannot be asked, keeps none, breaks off, or does not say beforehand how long the file is; or it
+    /// cannot be written.
+    pub fn store(&self, file: &mut dyn Write) -> Result<(), Failure> {
+        let mut response = self.get("store")?;
+        let bytes = response.body().content_length();
+        let said = bytes.filter(|&bytes| bytes <= MOST_STORE);
+        let unsaid = || self.failed(&format_args!("it names no length of its store of at most {MOST_STORE} bytes"));
+        let mut body = response.body_mut().as_reader().take(said.ok_or_else(unsaid)?);
+        let copied = io::copy(&mut body, file).map_err(|error| self.failed(&error))?;
+        if Some(copied) != said {
+            return Err(self.failed(&"the store was broken off"));
+        }
+        Ok(())
     }
 
-    /// The body at a path below `/v1`, of at most so many bytes.
-    fn get(&self, path: &str, most: u64) -> Result<Vec<u8>, Failure> {
+    /// The answer to a request for a path below `/v1`.
+    fn get(&self, path: &str) -> Result<Response<Body>, Failure> {
         let mut request = self.agent.get(format!("{}/v1/{path}", self.url));
         if let Some(key) = &self.key {
             request = request.header("Authorization", format!("Bearer {key}"));
         }
         let mut response = request.call().map_err(|error| self.failed(&error))?;
-        let is_fine = response.status().is_success();
-        let most = if is_fine { most } else { SHORT_BODY };
-        let body = response.body_mut().with_config().limit(most).read_to_vec().map_err(|error| self.failed(&error))?;
-        match is_fine {
-            true => Ok(body),
-            false => Err(self.refused(response.status().as_u16(), &String::from_utf8_lossy(&body))),
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(self.refused(response.status().as_u16(), &short_text(&mut response))),
         }
     }
 
@@ -119,8 +130,7 @@ impl Client {
         }
         let mut response = request.send(body.to_string()).map_err(|error| self.failed(&error))?;
         if !response.status().is_success() {
-            let text = response.body_mut().with_config().limit(SHORT_BODY).read_to_string().unwrap_or_default();
-            return Err(self.refused(response.status().as_u16(), &text));
+            return Err(self.refused(response.status().as_u16(), &short_text(&mut response)));
         }
         let mut lines = BufReader::new(response.into_body().into_reader().take(MOST_BYTES));
         let mut line = String::new();
@@ -133,7 +143,7 @@ impl Client {
             if data == "[DONE]" {
                 return Ok(());
             }
-            let event: Value = serde_json::from_str(data).map_err(|error| self.failed(&error))?;
+            let event: Value = json::read(data.as_bytes()).map_err(|error| self.failed(&error))?;
             if event.get("error").is_some() {
                 return Err(self.refused(500, data));
             }
@@ -155,6 +165,13 @@ impl Client {
         let failure = Failure::run(format!("{}: the server answers {status}: {said}", self.url));
         if status == 401 { failure.hint(format!("{KEY} is the key that is sent")) } else { failure }
     }
+}
+
+/// The beginning of a body that says why a request was refused.
+fn short_text(response: &mut Response<Body>) -> String {
+    let mut text = vec![];
+    let read = response.body_mut().as_reader().take(SHORT_BODY).read_to_end(&mut text);
+    read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The parts of an event.

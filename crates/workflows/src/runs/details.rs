@@ -3,6 +3,7 @@
 use super::find::is_run;
 use super::state::RunState;
 use super::summary::{RunSummary, best, results};
+use crate::absent;
 use crate::failure::Failure;
 use crate::fitting::{FITTED_MODEL, HEADS, MERGED};
 use gorgon_runs::metrics;
@@ -42,6 +43,7 @@ impl RunDetails {
     /// # Errors
     /// When there is no run in the folder.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
+        absent::check(folder, "run folder")?;
         if !is_run(folder) {
             let hint = "gorgon runs list finds the runs in a folder; gorgon inspect tells what a folder is";
             return Err(Failure::input(format!("{}: this is no run folder", folder.display())).hint(hint));

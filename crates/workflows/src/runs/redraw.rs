@@ -1,8 +1,8 @@
 //! Plots of a run, drawn again.
 
-use super::{RunDetails, is_run};
+use super::RunDetails;
 use crate::failure::Failure;
-use crate::{absent, fitting, pretrain, train};
+use crate::{fitting, pretrain, train};
 use gorgon_runs::run_dir::RunView;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,6 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// When the folder is no run, its metrics cannot be read, or the plots cannot be written.
 pub fn redraw(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    absent::check(folder, "run folder")?;
-    if !is_run(folder) {
-        return Err(Failure::input(format!("{}: this is no run folder", folder.display())));
-    }
     let details = RunDetails::read(folder)?;
     let plots = match details.summary.method.as_deref() {
         Some("compare") => {

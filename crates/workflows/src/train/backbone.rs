@@ -7,7 +7,7 @@ pub use self::own_layers::probes;
 use super::job::Job;
 use crate::failure::Failure;
 use crate::settings::Settings;
-use crate::{files, load};
+use crate::{absent, files, load};
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::manifest;
 use gorgon_data::pack::Packing;
@@ -238,6 +238,17 @@ fn is_held_out(row: &Row, config: &TrainConfig) -> bool {
     SeededRandom::stream(config.seed, row.key).uniform() < config.held_out
 }
 
+/// Fails for a folder of shards that does not exist.
+///
+/// # Errors
+/// Then, with the folder that was probably meant.
+pub(super) fn check_folder(folder: &Path) -> Result<(), Failure> {
+    absent::check(folder, "folder of shards").map_err(|failure| {
+        let hint = format!("{} (gorgon distill writes shards)", failure.advice().unwrap_or_default());
+        failure.hint(hint)
+    })
+}
+
 /// All rows of a folder of shards, checked against the backbone.
 fn read_folder(
     folder: &Path,
@@ -249,10 +260,7 @@ fn read_folder(
     let mut rows = vec![];
     let tokenizer_hash = files::tokenizer_hash(dir).ok();
     let mut other_model = false;
-    if !folder.exists() {
-        let message = format!("{}: no such folder of shards", folder.display());
-        return Err(Failure::input(message).hint("gorgon distill writes one"));
-    }
+    check_folder(folder)?;
     manifest::verify(folder)?;
     for path in shard::files(folder)? {
         let (part, metadata) = match shard::read(&path, model.vocab_size) {

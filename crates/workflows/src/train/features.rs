@@ -131,7 +131,7 @@ impl<F: OnBackbone> Job<F> {
         bar.finish();
         let cache = cache.map_err(Failure::training)?;
         for damage in &cache.mended {
-            settings.console.say(format!("damaged states were computed again: {damage}"));
+            settings.console.say(format!("warning: damaged states were computed again: {damage}"));
         }
         self.objective.data_mut().features.cache = Some(cache);
         Ok(())

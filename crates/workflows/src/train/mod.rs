@@ -60,6 +60,11 @@ pub fn plan(
     if resume.is_none() && shape::is_needed(config, &dir) {
         return shape::plan(&config.clone().resolved(), &dir, assumed, settings);
     }
+    if assumed.tokens.is_some() || assumed.teraflops.is_some() {
+        let note =
+            "note: model and data are here, so the plan is measured: --assume-tokens and --assume-tflops are not used";
+        settings.console.say(note);
+    }
     match execute(config, resume, true, settings)? {
         Done::Planned(plan) => Ok(plan),
         _ => Ok(Value::Null),

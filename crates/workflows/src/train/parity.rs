@@ -58,7 +58,7 @@ pub fn check<F: OnBackbone>(
         return Err(Failure::run(message));
     }
     settings.console.say(match trained.is_null() {
-        true => "train and serve: not compared, since no held-out prompt is decoded".into(),
+        true => "note: train and serve are not compared, since no held-out prompt is decoded".into(),
         false => format!("train and serve agree: {after} tokens per step with the heads read back from disk"),
     });
     Ok(())
@@ -114,7 +114,7 @@ fn report_other(
     append(run, &json!({"step": step, "evaluation": measured}))?;
     let (before, now) = (tau(recorded), tau(&measured));
     settings.console.say(format!(
-        "step {step} was evaluated again with the changed settings: {now} tokens per step; recorded before: {before}"
+        "note: step {step} was evaluated again with the changed settings: {now} tokens per step; recorded before: {before}"
     ));
     Ok(())
 }

@@ -37,7 +37,7 @@ pub(super) fn place(config: &TrainConfig) -> Result<Option<PathBuf>, Failure> {
 pub(super) fn replace(path: &Path, run: &RunDir, best: u64, fitted: &Path, settings: &Settings) -> Result<(), Failure> {
     let shown = path.display();
     if best == 0 {
-        settings.console.say(format!("nothing accepts more than the start: {shown} stays as it is"));
+        settings.console.say(format!("note: nothing accepts more than the start: {shown} stays as it is"));
         return Ok(());
     }
     let hash = |path: &Path| hash_file(path).map_err(|error| Failure::io(path, &error));

@@ -1,6 +1,7 @@
 //! The plan of a training from the model's `config.json` alone: before there are weights, or before there is data.
 
-use super::backbone::probes;
+use super::backbone::{check_folder, probes};
+use crate::absent;
 use crate::estimate::{Disk, Plan};
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -86,13 +87,36 @@ pub fn plan(config: &TrainConfig, dir: &Path, assumed: Assumed, settings: &Setti
     if let (Some(all), Value::Object(own)) = (document.as_object_mut(), own) {
         all.extend(own);
     }
-    report(&document, (dir, parameters, backbone), &plan, settings);
+    let from = dir.join("config.json");
+    settings.console.say(format!("planned by formula from {}: weights or shards are not there yet", from.display()));
+    settings.console.say_all(missing(config, dir).iter().map(|missing| format!("note: {missing}")));
+    report(&document, (parameters, backbone), &plan, settings);
     Ok(document)
 }
 
-fn report(document: &Value, (dir, parameters, backbone): (&Path, usize, usize), plan: &Plan, settings: &Settings) {
+/// The paths that a plan from weights and data would have read, and that lack them.
+fn missing(config: &TrainConfig, dir: &Path) -> Vec<String> {
+    let weights = Checkpoint::open(dir).err().map(|error| error.to_string());
+    let folders = std::iter::once(&config.data).chain(&config.eval_data);
+    weights.into_iter().chain(folders.filter_map(|folder| without_shards(folder))).collect()
+}
+
+/// Why a folder has no shards, and where they may be.
+fn without_shards(folder: &Path) -> Option<String> {
+    if let Err(failure) = check_folder(folder) {
+        return Some(format!("{}; {}", failure.message(), failure.advice().unwrap_or_default()));
+    }
+    match shard::files(folder) {
+        Ok(_) => None,
+        Err(_) if folder.is_dir() => {
+            Some(format!("{}: no shards are here yet; {}", folder.display(), absent::inside(folder)))
+        }
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn report(document: &Value, (parameters, backbone): (usize, usize), plan: &Plan, settings: &Settings) {
     let say = |line: String| settings.console.say(line);
-    say(format!("planned by formula from {}: weights or shards are not there yet", dir.join("config.json").display()));
     say(format!(
         "{} with {} parameters; memory {}, and {} for the backbone in 16 bits; {}",
         document["method"].as_str().unwrap_or_default(),

@@ -13,9 +13,9 @@ const VERBS: [(&str, &str); 42] = [
     ("doctor", ""),
     ("fetch", "owner/name"),
     ("inspect", "m"),
-    ("generate", "--model m --prompt p"),
-    ("chat", "--model m"),
-    ("serve", "--model m"),
+    ("generate", "--model m --prompt p --heads h"),
+    ("chat", "--model m --heads h"),
+    ("serve", "--model m --heads h"),
     ("distill", "-c c"),
     ("train", "-c c"),
     ("config schema", ""),
@@ -23,8 +23,8 @@ const VERBS: [(&str, &str); 42] = [
     ("config reference", ""),
     ("init", "m p"),
     ("compare", "-c c"),
-    ("bench", "--model m --prompts p"),
-    ("verify", "--model m --prompts p"),
+    ("bench", "--model m --prompts p --heads h"),
+    ("verify", "--model m --prompts p --heads h"),
     ("tree calibrate", "--model m --heads h --prompts p"),
     ("tree sequoia", "--heads h"),
     ("tree show", "--tree chain:2"),
@@ -46,7 +46,7 @@ const VERBS: [(&str, &str); 42] = [
     ("dev t5", "o"),
     ("dev pretrain", "-c c"),
     ("dev suite", "cpu"),
-    ("dev sweep", "alpha=0 --model m"),
+    ("dev sweep", "alpha=0 --model m --drafter model:d"),
     ("dev replay", "--model m --drafter none"),
     ("dev skip", "--model m --prompts p --out o"),
     ("dev trajectories", "d --model m"),
@@ -179,4 +179,34 @@ fn options_of_the_process() {
     assert!(Style::new(&global("--verbose")).tells_causes() && !Style::new(&global("")).tells_causes());
     assert!(crate::logging::wanted(true, None).unwrap().is_some());
     assert!(crate::logging::wanted(false, None).unwrap().is_none());
+}
+
+/// Options that one form of a verb takes and another does not.
+#[test]
+fn options_of_a_form_are_refused_by_the_others() {
+    let refused = |verb: &str, args: &str, option: &str| typed(verb, args, option).1.expect_err(option);
+    for option in ["--dtype f16", "--weights int8", "--context 9", "--template-var a=1", "--device cuda"] {
+        for (verb, args) in [("chat", "--url u"), ("bench", "--url u --prompts p")] {
+            assert!(refused(verb, args, option).ends_with(&format!("has no effect on gorgon {verb}")), "{option}");
+        }
+    }
+    assert_eq!(typed("bench", "--url u --prompts p", "--seed 3").1, Ok(()));
+    for option in ["--plot p.svg", "--concurrency 2"] {
+        assert!(refused("bench", "--model m --prompts p", option).ends_with("without --url"), "{option}");
+    }
+    for drafter in ["", "--drafter none", "--drafter ngram:2", "--drafter suffix,else=recycle"] {
+        let said = refused("generate", "--model m --prompt p", &format!("--draft-weights int8 {drafter}"));
+        assert!(said.starts_with("--draft-weights has no effect: "), "{said}");
+    }
+    for drafter in ["--heads h", "--drafter model:d", "--drafter suffix,else=model:d", "--heads h --drafter medusa"] {
+        let option = format!("--draft-weights int8 {drafter}");
+        assert_eq!(typed("generate", "--model m --prompt p", &option).1, Ok(()), "{drafter}");
+    }
+    for drafter in ["none", "ngram:2", "suffix,else=recycle", "model:d"] {
+        let said = refused("bench", "--model m --prompts p --heads h", &format!("--drafter {drafter}"));
+        assert!(said.starts_with("--heads h: --drafter ") && said.ends_with("does not draft with heads"), "{said}");
+    }
+    for drafter in ["auto", "medusa", "oracle:1", "suffix,else=auto", "ngram:2 --tree trellis"] {
+        assert_eq!(typed("bench", "--model m --prompts p --heads h", &format!("--drafter {drafter}")).1, Ok(()));
+    }
 }

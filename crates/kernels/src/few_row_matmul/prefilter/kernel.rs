@@ -26,7 +26,7 @@ macro_rules! add_products {
 /// rows of a tile.
 ///
 /// # Safety
-/// The processor has AVX-512 F, BW and VNNI; the rows were set for this screen.
+/// The processor has AVX-512 F, BW and VNNI; the rows were set for this prefilter.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub unsafe fn coarse<const R: usize>(
     prefilter: &Int8Prefilter,

@@ -7,7 +7,7 @@
 //! `|w·h − ŵ·ĥ| ≤ ‖w − ŵ‖ ‖h‖ + ‖ŵ‖ ‖h − ĥ‖`
 //!
 //! and what sums in `f32` round, `(d + 32) · 2⁻²⁴ ‖w‖ ‖h‖`. An output whose upper bound is below the `k`-th greatest
-//! lower bound is none of the `k` greatest. Panels are screened by rows in 8 bits, those that this leaves by rows in
+//! lower bound is none of the `k` greatest. Panels are filtered by rows in 8 bits, those that this leaves by rows in
 //! 16; where 8 bits left much (a row with an input that is much greater than the others has little of those in them),
 //! 16 are taken at once for a while. The few outputs that are still open are computed from the weights themselves, by
 //! the kernel that computes all outputs and therefore with the same bits, and ordered: what comes out is what looking
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Inputs whose products one instruction adds.
 const GROUP: usize = 4;
-/// Weights of a matrix below this are read as fast as they are screened.
+/// Weights of a matrix below this are read as fast as they are filtered.
 const LEAST: usize = 1 << 19;
 /// Inputs at most, so that sums of `255 · 128` each fit in 32 bits.
 const MOST_INPUTS: usize = 1 << 16;
@@ -57,7 +57,7 @@ pub struct Int8Prefilter {
 
 impl std::fmt::Debug for Int8Prefilter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Screen[{} x {}]", self.d_out, self.d_in)
+        write!(f, "Prefilter[{} x {}]", self.d_out, self.d_in)
     }
 }
 
@@ -121,7 +121,7 @@ impl Int8Prefilter {
         }))
     }
 
-    /// Bytes that a copy takes, which are those that screening reads.
+    /// Bytes that a copy takes, which are those that filtering reads.
     pub fn bytes_for(d_in: usize, d_out: usize) -> usize {
         d_out.next_multiple_of(PANEL) * (d_in.next_multiple_of(GROUP) + 3 * size_of::<f32>())
     }

@@ -6,7 +6,7 @@ use crate::{Isa, lanes};
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Panels that are screened as one piece of work.
+/// Panels that are filtered as one piece of work.
 const PIECE: usize = 4;
 /// Looking at more than one panel in so many once more, by rows in 16 bits, is no gain over doing so at once.
 const TOO_MANY_CLOSE: usize = 4;
@@ -37,7 +37,7 @@ thread_local! {
 
 impl Int8Prefilter {
     /// The `counts[i]` greatest outputs of each row `i` of `x · W`, greatest first, the lower column first on ties, one
-    /// row after the other in `found` as `(column, output)`. False, and nothing of use in `found`, where screening is
+    /// row after the other in `found` as `(column, output)`. False, and nothing of use in `found`, where filtering is
     /// of no use: a row is not finite, there are fewer panels than are wanted, or too much would have to be computed
     /// after all, now or lately.
     ///
@@ -189,7 +189,7 @@ impl Int8Prefilter {
                     match part.len() {
                         0 => {}
                         $($height => {
-                            // SAFETY: a screen is made only where the processor has the instructions.
+                            // SAFETY: a prefilter is made only where the processor has the instructions.
                             let bounds = unsafe { $bounds!($height) };
                             part.zip(bounds).for_each(|(row, bounds)| write(row, bounds));
                         })*
@@ -215,7 +215,7 @@ impl Int8Prefilter {
         #[cfg(not(target_arch = "x86_64"))]
         {
             let _ = (&mut write, rows);
-            unreachable!("screens are made elsewhere: {panel} {tile:?} {part:?}")
+            unreachable!("prefilters are made elsewhere: {panel} {tile:?} {part:?}")
         }
     }
 }

@@ -2,7 +2,7 @@ use super::super::{Packed, WeightDtype, few_row_matmul};
 use super::*;
 use crate::top_rows;
 
-/// A screen of any size; none where the processor has no such products, which it says.
+/// A prefilter of any size; none where the processor has no such products, which it says.
 fn prefilter(w: &Arc<Packed>) -> Option<Int8Prefilter> {
     if !Isa::detect().has_byte_products() {
         eprintln!("SKIPPED: no products of bytes here");
@@ -151,7 +151,7 @@ fn refuses_what_it_cannot_help_with() {
     assert!(odd.is_err() || Int8Prefilter::copy(&Arc::new(odd.unwrap())).unwrap().is_none());
 }
 
-/// A row of which 8 bits tell little is screened in 16, and 8 bits are left alone for a while.
+/// A row of which 8 bits tell little is filtered in 16, and 8 bits are left alone for a while.
 #[test]
 fn rows_with_a_huge_input_are_found_as_well() {
     let (d_in, d_out) = (512, 4096);

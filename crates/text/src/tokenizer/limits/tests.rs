@@ -41,6 +41,17 @@ fn long_added_tokens_are_refused() {
 }
 
 #[test]
+fn many_added_tokens_are_refused_by_their_sum() {
+    let added = |count: usize| {
+        let token = |id: usize| json!({"id": id, "content": format!("{id:0>1000}"), "special": true});
+        move |file: &mut Value| file["added_tokens"] = (0..count).map(token).collect()
+    };
+    assert!(check(&file(added(2_000))).is_ok());
+    let words = refused(added(2_100));
+    assert_eq!(words, "the content of added_tokens in all has 2100000 bytes; at most 2097152 are allowed");
+}
+
+#[test]
 fn chains_of_replacements_are_refused_by_their_product() {
     let rule = |times: usize| json!({"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(times)});
     let chain = |rules: Vec<Value>| move |file: &mut Value| file["normalizer"]["normalizers"] = rules.into();
@@ -162,7 +173,12 @@ fn large() -> Vec<u8> {
 
 #[test]
 fn a_large_vocabulary_is_read_once() {
-    assert_eq!(check(&large()).unwrap().entries, 256 << 10);
+    let bytes = large();
+    assert_eq!(check(&bytes).unwrap().entries, 256 << 10);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), bytes).unwrap();
+    let tokenizer = crate::tokenizer::Tokenizer::load(folder.path()).unwrap();
+    assert_eq!(tokenizer.token((256 << 10) - 1).unwrap().len(), 5);
 }
 
 /// Prints how long a tokenizer of 256 Ki entries takes to load, and how long its check takes.

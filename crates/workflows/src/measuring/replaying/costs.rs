@@ -32,7 +32,7 @@ pub(super) fn read(from: &str, settings: &Settings) -> Result<StepCurve, Failure
     if is_file {
         let bytes = file::read(path, MOST_BYTES).map_err(|error| Failure::io(path, &error))?;
         let wrong = |reason: String| Failure::input(format!("{from}: {reason}"));
-        let document: Document = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+        let document: Document = gorgon_runs::json::read(&bytes).map_err(|error| wrong(error.to_string()))?;
         return StepCurve::new(document.step_times).map_err(|error| wrong(error.to_string()));
     }
     let decoder = load::decoder(&load::folder(from, settings)?, TOKENS, settings)?;

@@ -1,0 +1,102 @@
+//! Wrong usage: clap's words, and better suggestions where it has none or a wrong one.
+
+use crate::args::Cli;
+use crate::printer::{self, Style};
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use gorgon_core::suggest::closest;
+use gorgon_runs::visible;
+use gorgon_workflows::config::Kind;
+use gorgon_workflows::failure::Failure;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Options that are called otherwise: the verb, the option as other verbs have it, and its name here.
+const OPTIONS: [(&str, &str, &str); 1] = [("init", "--out", "--dir")];
+
+/// Words that belong to another verb: the verb, the word, and the command that is meant.
+const COMMANDS: [(&str, &str, &str); 2] = [
+    ("verify", "--sweep", "gorgon dev sweep alpha=A1,A2,… measures rules over values of α"),
+    ("dev", "convert", "gorgon export --to safetensors converts a PyTorch file"),
+];
+
+/// Reports wrong usage as clap words it: the error, its suggestions and the usage of the verb. Requests for help end
+/// well.
+pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
+    let (text, json) = (error.to_string(), args.iter().any(|arg| arg == "--json"));
+    // The message quotes arguments, which may hold control characters.
+    if text.chars().any(|c| visible::is_command(c) && c != '\n') && !json {
+        printer::complain(text.trim_end());
+        return ExitCode::from(2);
+    }
+    let hint = corrected(&mut error, &text, args);
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help || !json {
+        let _ = error.print();
+        hint.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
+    let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let failure = Failure::input(message.trim_start_matches("error: "));
+    let suggestions = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let suggested = suggestions.into_iter().find_map(|kind| error.get(kind));
+    printer::set_up(Style::of_wrong_usage());
+    printer::failure(&match suggested {
+        Some(ContextValue::String(name)) => failure.hint(format!("did you mean {name}?")),
+        Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
+        _ => failure.hint(hint.unwrap_or_else(|| "see gorgon --help".into())),
+    })
+}
+
+/// Puts suggestions right. Returns a hint where a suggestion is more than a word.
+fn corrected(error: &mut clap::Error, text: &str, args: &[OsString]) -> Option<String> {
+    let context = error.get(ContextKind::InvalidArg).or(error.get(ContextKind::InvalidSubcommand));
+    let Some(ContextValue::String(word)) = context else { return None };
+    let word = word.clone();
+    let is_of = |verb: &str, theirs: &str| theirs == word && text.contains(&format!("Usage: gorgon {verb} "));
+    if let Some((.., option)) = OPTIONS.iter().find(|(verb, theirs, _)| is_of(verb, theirs)) {
+        forget(error);
+        error.insert(ContextKind::SuggestedArg, ContextValue::String((*option).into()));
+        return None;
+    }
+    if let Some((.., hint)) = COMMANDS.iter().find(|(verb, theirs, _)| is_of(verb, theirs)) {
+        forget(error);
+        return Some((*hint).into());
+    }
+    // `gorgon help VERB` suggests nothing of its own.
+    if error.kind() == ErrorKind::InvalidSubcommand && error.get(ContextKind::SuggestedSubcommand).is_none() {
+        let verbs = nearest_verb(&word, args).into_iter().collect::<Vec<_>>();
+        if !verbs.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(verbs));
+        }
+        return None;
+    }
+    as_setting(error, &word, text)
+}
+
+/// Drops clap's suggestion, and the usage that repeats it.
+fn forget(error: &mut clap::Error) {
+    for kind in
+        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::Suggested, ContextKind::Usage]
+    {
+        error.remove(kind);
+    }
+}
+
+/// The verb nearest to a word, among those that may stand in its place.
+fn nearest_verb(word: &str, args: &[OsString]) -> Option<String> {
+    let program = Cli::command();
+    let before = args.iter().skip(1).map_while(|arg| arg.to_str().filter(|arg| *arg != word));
+    let command = before.fold(&program, |command, arg| command.find_subcommand(arg).unwrap_or(command));
+    closest(word, command.get_subcommands().map(clap::Command::get_name)).map(String::from)
+}
+
+/// Where a verb reads a config and an unknown option is near one of its keys: how that key is set.
+fn as_setting(error: &clap::Error, option: &str, text: &str) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument || !text.contains("[KEY.PATH=VALUE]") {
+        return None;
+    }
+    let name = option.trim_start_matches('-').replace('-', "_");
+    let kind = Kind::ALL.into_iter().find(|kind| text.contains(&format!(" {kind} ")))?;
+    kind.nearest_key(&name).map(|key| format!("settings of a config are given without dashes: {key}=VALUE"))
+}
