@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Captures of gorgon in a terminal, as SVG files for the docs.
 
-    scripts/capture.py [--gorgon FILE] [--heads RUN] [--out docs/src/images] [NAME ...]
+    scripts/capture.py [--gorgon FILE] [--demo FOLDER] [--out docs/src/images] [NAME ...]
 
 Each scene runs the real program in a terminal of 100 columns and 30 rows (more for help and bench),
 types its keys when the screen shows what they wait for, and draws the last screen. Scenes are chat, bench, runs, help and error; without names, all are drawn.
-`chat` and `bench` draft with the heads that `make demo` leaves. Needs pyte and rich from PyPI.
+`chat` and `bench` draft in the grown body that `make demo` leaves, where drafts pay on every processor. Needs pyte and rich from PyPI.
 """
 
 import argparse
@@ -46,15 +46,15 @@ THEME = TerminalTheme(
 )
 
 
-def scenes(heads):
+def scenes(demo):
     """Name: arguments, and keys to type after a text has been shown."""
-    model = ["--model", "checkpoints/tiny", "--heads", heads]
+    model = ["--model", f"{demo}/grown/model", "--heads", f"{demo}/grown/heads"]
     messages = ["What is 12 plus 7?\r", "Tell me a story about a cat.\r", "/compare Count from one to ten.\r", "/stats\r"]
     waits = ["/help lists commands", " cached]", " cached]", "the same text"]
     return {
         "chat": (["chat", *model], list(zip(waits, messages)) + [("taken from the cache", "\x04")]),
         "bench": (["bench", *model, "--prompts", "datasets/tiny-chat/held_out.jsonl"], []),
-        "runs": (["runs", "list"], []),
+        "runs": (["runs", "list", demo], []),
         "help": (["--help"], []),
         "error": (["train", "-c", "configs/medusa-tiny.toml", "training.stepz=5"], []),
     }
@@ -153,11 +153,11 @@ def draw(gorgon, name, arguments, keys, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gorgon", default=os.environ.get("GORGON", ROOT / "target/release/gorgon"))
-    parser.add_argument("--heads", default="checkpoints/demo/medusa-tiny-1")
+    parser.add_argument("--demo", default="checkpoints/demo")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/src/images")
     parser.add_argument("names", nargs="*", metavar="NAME")
     given = parser.parse_args()
-    known = scenes(given.heads)
+    known = scenes(given.demo)
     wrong = [name for name in given.names if name not in known]
     if wrong:
         parser.error(f"no scene is called {wrong[0]}: known are {', '.join(known)}")

@@ -17,7 +17,7 @@ RESTORING = 0.2
 # The share of kills that are aimed at the moment in which results get their names, and seconds around that moment.
 PUBLISHING, AROUND = 0.1, (-0.04, 0.02)
 # The share of kills that are aimed anywhere, also before a job leaves its first traces on the disk.
-ANYWHERE = 0.1
+ANYWHERE = 0.05
 
 
 def at_work(kill):
@@ -74,8 +74,10 @@ class Killer:
         """A share of the work, and whether it is aimed at publishing."""
         kind = chance.random()
         if kind >= PUBLISHING:
-            begun = self.pace.begun() if self.stage.traces and kind >= PUBLISHING + ANYWHERE else 0.0
-            return begun + (1 - begun) * chance.random(), False
+            if kind < PUBLISHING + ANYWHERE:
+                return chance.random(), False
+            begun = EDGE + (self.pace.begun() if self.stage.traces else 0.0)
+            return chance.uniform(begun, 1 - EDGE), False
         moment = chance.choice(self.pace.publishing()) + chance.uniform(*AROUND)
         return min(max(0.0, moment / self.pace.whole), 1.0), True
 

@@ -6,7 +6,7 @@
 Kills at random moments, full disks, damaged files, poisoned prompts, edited checkpoints, two writers, misbehaving
 servers and hubs. Before that, damage is planted that every check has to notice. The run ends after M minutes; with
 --kills when all faults were tried and K kills are in the journal. It can be interrupted: the same command with the
-same DIR goes on. With another binary it begins anew, and puts the journal aside.
+same DIR goes on. With another binary, or other scripts, it begins anew and puts the journal aside.
 
 Exit code 1: something was lost or differs, or too few kills met a process at work. Only the standard library is needed;
 a file system of its own for full disks needs `unshare`.

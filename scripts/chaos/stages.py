@@ -301,9 +301,9 @@ class Fetch(Stage):
         return {"HF_HUB_OFFLINE": "0", "HF_HOME": "hf", "HF_ENDPOINT": self.server.url}
 
     def phase(self, job):
-        files = [path.name for path in job.glob("hf/hub/models--*/snapshots/*/*")]
-        partial = [path.stat().st_size for path in job.glob("hf/hub/models--*/blobs/*.incomplete")]
-        return f"{len(files)} files, {sum(partial)} bytes of the next" if files or partial else "planning"
+        files = ("snapshots/*/*", "blobs/*.incomplete")
+        sizes = [path.stat().st_size for name in files for path in job.glob(f"hf/hub/models--*/{name}")]
+        return f"{sum(sizes)} bytes" if sizes else "planning"
 
 
 def once_stages(inputs):

@@ -2,6 +2,9 @@
 
 mod chain;
 mod gorgon;
+#[allow(dead_code)] // tests of the hub use all of it
+#[path = "../../hub/tests/hub_server/mod.rs"]
+mod hub_server;
 
 use chain::{Job, backbone, finished};
 use gorgon_data::shard::{self, Row};
@@ -74,6 +77,25 @@ fn prompts_are_a_file_or_a_list() {
         &["distill", "-c", &job.text("distill.toml"), "prompts=hf://models/a/b", "--offline"],
         &["models/a/b", "not a data set"],
     );
+}
+
+/// A data set on the hub is answered as the same file on the disk is.
+#[test]
+fn prompts_come_from_the_hub() {
+    let (job, rows) = distilled(&records()[..12], &["sampling.temperature=0.0"]);
+    let file = std::fs::read(job.path("prompts.jsonl")).unwrap();
+    let server = hub_server::Server::start(&[("README.md", b"never"), ("data/prompts.jsonl", &file)]);
+    let home = job.text("home");
+    let distill = |prompts: &str, out: &str| {
+        let environment = [("HF_HOME", home.as_str()), ("HF_ENDPOINT", &server.endpoint), ("HF_HUB_CACHE", "")];
+        let (prompts, target) = (format!("prompts={prompts}"), format!("out={}", job.text(out)));
+        let keys = [prompts.as_str(), &target, "sampling.temperature=0.0"];
+        finished(&[&["distill", "-c", &job.text("distill.toml")][..], &keys].concat(), &environment);
+        shard::read(&job.path(out).join(shard::file_name(0)), 10_000).unwrap().0
+    };
+    let answers = |rows: &[Row]| -> Vec<Vec<u32>> { rows.iter().map(|row| row.example.ids.clone()).collect() };
+    assert!(answers(&distill("hf://datasets/owner/name", "whole")) == answers(&rows));
+    assert!(answers(&distill("hf://datasets/owner/name/data/prompts.jsonl", "named")) == answers(&rows));
 }
 
 /// Variables are checked, recorded with the shards, and reported where decoding has others.

@@ -196,6 +196,10 @@ fn a_checkpoint_that_forgets_something_is_seen() {
         forge(&run, change, step);
         let config = std::fs::read_to_string(run.join("config.toml")).unwrap();
         std::fs::write(run.join("config.toml"), config.replace("seed = 2", &format!("seed = {seed}"))).unwrap();
+        let provenance = run.join("provenance.json");
+        let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&provenance).unwrap()).unwrap();
+        document.as_object_mut().unwrap().remove("config_sha256");
+        std::fs::write(provenance, document.to_string()).unwrap();
         finished(&["train", "--resume", run.to_str().unwrap()], &[]);
         job.weights()[..2].to_vec()
     };

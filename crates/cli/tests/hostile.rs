@@ -47,6 +47,17 @@ fn nothing_of_a_file_commands_the_terminal() {
     model.edit("config.json", |config| config["model_type"] = format!("evil{COMMANDS}").into());
     harmless(&generate(&model, &["--ids", "1"]), "evil");
     harmless(&["inspect", &format!("evil{COMMANDS}")], "evil");
+    let (model, folder) = (Model::new(), tempfile::tempdir().unwrap());
+    let evil = folder.path().join(format!("evil{COMMANDS}"));
+    std::fs::create_dir(&evil).unwrap();
+    for file in std::fs::read_dir(model.path()).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), evil.join(file.file_name())).unwrap();
+    }
+    let prompts = folder.path().join("prompts.jsonl");
+    std::fs::write(&prompts, "{\"prompt\": \"Hi\"}\n").unwrap();
+    let out = folder.path().join("out");
+    let init = ["init", evil.to_str().unwrap(), prompts.to_str().unwrap(), "--dir", out.to_str().unwrap()];
+    harmless(&init, "distill.toml");
     harmless(&["generate", &format!("--evil{COMMANDS}")], "evil");
 }
 
@@ -146,6 +157,9 @@ fn a_key_that_is_there_twice_is_refused() {
         std::fs::write(model.file(file), twice).unwrap();
         refused(&generate(&model, &prompt), &[file, key, "twice"]);
     }
+    let model = Model::new();
+    std::fs::write(model.file("generation_config.json"), "{\"top_k\": 1, \"top_k\": 2}").unwrap();
+    refused(&["inspect", model.name()], &["generation_config.json", "top_k", "twice"]);
     let model = Model::new();
     std::fs::rename(model.file("model.safetensors"), model.file("a.safetensors")).unwrap();
     let index = "{\"weight_map\": {\"lm_head.weight\": \"a.safetensors\", \"lm_head.weight\": \"b.safetensors\"}}";

@@ -192,16 +192,15 @@ fn a_backbone_is_fitted_for_jacobi_decoding() {
     let job = Job::new();
     job.distill(&[]);
     let (train, data, model) = (job.text("train.toml"), job.text("data"), backbone().to_str().unwrap());
-    let on = ["train", "-c", &train, "method=\"cllm\"", "training.learning_rate=1e-3", "cllm.lora.rank=4"];
+    let on = ["train", "-c", &train, "method=\"cllm\"", "training.learning_rate=1e-3"];
     refused(&on, &["no trajectories are here"]);
     let make = ["dev", "trajectories", &data, "--model", model, "--block", "4", "--json"];
     let made = json(&finished(&make, &[]));
     assert!(made["blocks"].as_u64().unwrap() > 10 && made["kept"] == 0, "{made}");
     let again = json(&finished(&make, &[]));
     assert_eq!((&again["kept"], &again["iterations"]), (&made["shards"], &made["iterations"]));
-    for name in ["lora", "full"] {
-        let weights = format!("cllm.weights={name:?}");
-        let document = json(&finished(&[&on[..], &[&weights, "--json"]].concat(), &[]));
+    for (name, keys) in [("lora", &["cllm.weights=lora", "cllm.lora.rank=4"][..]), ("full", &["cllm.weights=full"])] {
+        let document = json(&finished(&[&on[..], keys, &["--json"]].concat(), &[]));
         let evaluation = &document["evaluation"];
         assert!(evaluation["kl"].is_number() && evaluation["tau"].as_f64().unwrap() >= 1.0, "{evaluation}");
         let run = job.run().unwrap();

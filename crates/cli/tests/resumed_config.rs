@@ -4,7 +4,7 @@ mod chain;
 mod gorgon;
 
 use chain::{Job, finished, stages, start};
-use gorgon::{json, refused, stderr};
+use gorgon::{gorgon, json, refused, stderr, stdout};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -125,6 +125,64 @@ fn a_dry_run_names_damaged_checkpoints_and_changes_nothing() {
     assert!(said.contains("damaged checkpoint would be set aside") && said.contains("step-000012"), "{said}");
     assert!(said.contains("would resume from step 9: 3 of 12 steps left"), "{said}");
     assert_eq!(checkpoints(&run), before);
+}
+
+/// A run goes on with the inputs that it was begun with: the model's files and the run's own config.
+#[test]
+fn changed_inputs_are_refused() {
+    let job = Job::new();
+    let model = job.path("model");
+    std::fs::create_dir(&model).unwrap();
+    for file in std::fs::read_dir(chain::backbone()).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), model.join(file.file_name())).unwrap();
+    }
+    let key = format!("model={:?}", model.to_str().unwrap());
+    job.distill(&[&key]);
+    job.train(&[&key, "training.steps=6"]);
+    let run = job.run().unwrap();
+    let more = ["train", "--resume", run.to_str().unwrap(), "training.steps=8", "--allow-change", "training.steps"];
+    let distill = job.text("distill.toml");
+    let changed = |path: &Path, change: &dyn Fn(&mut Vec<u8>), args: &[&str], words: &[&str]| {
+        let before = std::fs::read(path).unwrap();
+        let mut bytes = before.clone();
+        change(&mut bytes);
+        std::fs::write(path, bytes).unwrap();
+        refused(args, words);
+        std::fs::write(path, before).unwrap();
+    };
+    let space = |bytes: &mut Vec<u8>| bytes.push(b'\n');
+    let begun = ["it is not what", "was begun with"];
+    changed(&model.join("config.json"), &space, &more, &[&["config.json"][..], &begun].concat());
+    // These come with a notice, which the data has of its own.
+    let weights = model.join("model.safetensors");
+    let before = std::fs::read(&weights).unwrap();
+    let mut bytes = before.clone();
+    *bytes.last_mut().unwrap() ^= 4;
+    std::fs::write(&weights, bytes).unwrap();
+    let output = gorgon(&more);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("weights: it is not what"));
+    std::fs::write(&weights, before).unwrap();
+    changed(&run.join("config.toml"), &space, &more, &["config.toml", "changed after the run wrote it"]);
+    let words = ["begun with model_files.config.json"];
+    changed(&model.join("config.json"), &space, &["distill", "-c", &distill, &key], &words);
+    // A line of the metrics that is cut off is dropped with a word.
+    let metrics = run.join("metrics.jsonl");
+    let text = std::fs::read(&metrics).unwrap();
+    std::fs::write(&metrics, &text[..text.len() - 3]).unwrap();
+    let said = stderr(&finished(&more, &[]));
+    assert!(said.contains("its last line is cut off"), "{said}");
+    let config: String = std::fs::read_to_string(run.join("config.toml")).unwrap();
+    assert!(config.contains("steps = 8"), "{config}");
+    let results: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
+    assert_eq!(results["plan"]["undisturbed"], false, "{results}");
+    assert!(results["plan"]["memory_bytes"]["measured"].is_null(), "{results}");
+    finished(&["train", "--resume", run.to_str().unwrap()], &[]);
+    // Of damaged records something is said.
+    for (file, words) in [("provenance.json", "provenance.json"), ("metrics.jsonl", "no records")] {
+        std::fs::write(run.join(file), "").unwrap();
+        let output = gorgon(&["runs", "show", run.to_str().unwrap()]);
+        assert!((stdout(&output) + &stderr(&output)).contains(words), "{file}: {}", stdout(&output));
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ use gorgon_model::decoder::ModelError;
 use gorgon_model::pass::PassPlan;
 use gorgon_model::target::Target;
 use gorgon_runs::atomic;
+use gorgon_runs::provenance::hash_bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
@@ -41,6 +42,8 @@ use std::sync::Arc;
 
 /// A block whose fixed point repeats one token so often in a row is left out, as the authors do.
 const REPEATED: usize = 10;
+/// The key of the hash of the trajectories.
+const CONTENT: &str = "gorgon.content_sha256";
 /// Separates the random stream of guesses from others of the same seed.
 const GUESSES: u64 = 0x6a61_636f_6269;
 
@@ -151,12 +154,28 @@ fn schema() -> Schema {
     ])
 }
 
+/// SHA-256 of trajectories.
+fn hash(all: &[Trajectory]) -> String {
+    let mut bytes = vec![];
+    for Trajectory { row, prefix, states } in all {
+        bytes.extend(row.to_le_bytes());
+        bytes.extend([*prefix, states.len()].iter().flat_map(|&n| (n as u64).to_le_bytes()));
+        for state in states {
+            bytes.extend((state.len() as u64).to_le_bytes());
+            bytes.extend(state.iter().flat_map(|token| token.to_le_bytes()));
+        }
+    }
+    hash_bytes(&bytes)
+}
+
 /// Writes trajectories, whole or not at all.
 ///
 /// # Errors
 /// When they cannot be written.
 pub fn write(path: &Path, all: &[Trajectory], metadata: &BTreeMap<String, String>) -> io::Result<()> {
-    let pairs = metadata.iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone())).collect();
+    let hash = (CONTENT.to_owned(), hash(all));
+    let pairs = metadata.iter().map(|(key, value)| (key.clone(), value.clone())).chain([hash]);
+    let pairs = pairs.map(|(key, value)| KeyValue::new(key, value)).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by("gorgon".into())
@@ -199,7 +218,8 @@ fn read_valid(path: &Path, vocab_size: usize) -> Result<Read, ShardError> {
     let file = File::open(path).map_err(|source| ShardError::Io { path: path.into(), source })?;
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| invalid(path, &error))?;
     let pairs = builder.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
-    let metadata = pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?))).collect();
+    let metadata: BTreeMap<String, String> =
+        pairs.into_iter().filter_map(|pair| Some((pair.key, pair.value?))).collect();
     let mut all = vec![];
     for batch in builder.build().map_err(|error| invalid(path, &error))? {
         let batch = batch.map_err(|error| invalid(path, &error))?;
@@ -211,7 +231,11 @@ fn read_valid(path: &Path, vocab_size: usize) -> Result<Read, ShardError> {
             all.push(one);
         }
     }
-    Ok((all, metadata))
+    match metadata.get(CONTENT) {
+        Some(written) if *written == hash(&all) => Ok((all, metadata)),
+        Some(_) => Err(invalid(path, &"it was changed after it was written")),
+        None => Err(invalid(path, &format!("it has no {CONTENT}"))),
+    }
 }
 
 fn trajectory(batch: &RecordBatch, i: usize) -> Option<Trajectory> {

@@ -118,7 +118,7 @@ fn for_each_line(path: &Path, mut take: impl FnMut(&[u8], Value)) -> Result<(), 
 }
 
 fn parse(line: &[u8]) -> Option<Value> {
-    serde_json::from_slice(line).ok().filter(Value::is_object)
+    crate::json::read(line).ok().filter(Value::is_object)
 }
 
 /// The length of the file without its torn last line.

@@ -20,6 +20,9 @@ pub struct Provenance {
     pub launch: Launch,
     /// SHA-256 of the files that went into it, by path as the user wrote it.
     pub inputs: BTreeMap<String, String>,
+    /// SHA-256 of its config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
     /// Variables of the chat template that the data was made with.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub template: Map<String, Value>,
@@ -102,6 +105,9 @@ pub struct Resumed {
     /// Keys of the config that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ConfigChange>,
+    /// SHA-256 of the config with these changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<String>,
     /// The process.
     #[serde(flatten)]
     pub launch: Launch,
@@ -136,7 +142,7 @@ impl Provenance {
     /// The provenance of a run that begins.
     #[must_use]
     pub fn new(launch: Launch) -> Self {
-        Self { launch, inputs: BTreeMap::new(), template: Map::new(), resumed: vec![] }
+        Self { launch, inputs: BTreeMap::new(), config_sha256: None, template: Map::new(), resumed: vec![] }
     }
 
     /// Hashes an input file.
@@ -147,6 +153,14 @@ impl Provenance {
         let hash = hash_file(path).map_err(RunError::io(path))?;
         self.inputs.insert(path.display().to_string(), hash);
         Ok(())
+    }
+
+    /// Whether a config is the run's own, by its hash: as it was written first, or with changes that were recorded. A
+    /// provenance without hashes knows none.
+    pub fn knows_config(&self, hash: &str) -> bool {
+        let of_changes = self.resumed.iter().filter_map(|resumed| resumed.config_sha256.as_deref());
+        let mut known = self.config_sha256.as_deref().into_iter().chain(of_changes).peekable();
+        known.peek().is_none() || known.any(|own| own == hash)
     }
 
     /// Writes it, once.

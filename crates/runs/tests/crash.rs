@@ -82,7 +82,11 @@ fn train(folder: &Path) {
     let run = RunDir::open(folder).unwrap();
     let from = run.steps().unwrap().last().copied().unwrap_or(0);
     if run.provenance().exists() {
-        append_resumed(&run.provenance(), &Resumed { step: from, changes: vec![], launch: launch() }).unwrap();
+        append_resumed(
+            &run.provenance(),
+            &Resumed { step: from, changes: vec![], config_sha256: None, launch: launch() },
+        )
+        .unwrap();
     } else {
         Provenance::new(launch()).write(&run.provenance()).unwrap();
     }

@@ -5,6 +5,7 @@ use crate::settings::Settings;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::{hash_bytes, hash_folder_weights};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -97,6 +98,23 @@ pub fn weights_hash(model: &Path) -> Result<String, Failure> {
     let checkpoint = Checkpoint::open(model)?;
     let files: Vec<PathBuf> = checkpoint.files().map(Path::to_path_buf).collect();
     Ok(hash_folder_weights(&files)?)
+}
+
+/// SHA-256 of the files beside a model's weights that its text depends on, by name: sizes, end tokens, chat template.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn description_hashes(model: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    const NAMES: [&str; 4] = ["config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"];
+    let mut hashes = BTreeMap::new();
+    for name in NAMES {
+        match gorgon_gguf::read(model, name, MAX_TOKENIZER_BYTES) {
+            Ok(bytes) => drop(hashes.insert(name.to_owned(), hash_bytes(&bytes))),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::io(&gorgon_gguf::place(model, name), &error)),
+        }
+    }
+    Ok(hashes)
 }
 
 /// Copies the files of a licence from one model's folder to another's.

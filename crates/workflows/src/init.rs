@@ -9,6 +9,7 @@ use gorgon_core::suggest::did_you_mean;
 use gorgon_data::config::DistillConfig;
 use gorgon_data::render::Renderer;
 use gorgon_model::config::ModelConfig;
+use gorgon_runs::visible;
 use gorgon_train::config::TrainConfig;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -97,7 +98,9 @@ fn texts(options: &Options<'_>, folder: &Path, paths: &[PathBuf; 2]) -> Result<[
         "{model}: {} layers, width {}, {} tokens in the vocabulary, a context of {} tokens; it {turns}.",
         shape.layers, shape.hidden_size, shape.vocab_size, shape.max_positions
     );
-    let head = |title: &str, run: &str| format!("{title} for {model}.\n{facts}\n{run}\n");
+    // A name may have characters that a comment must not have.
+    let lines = |lines: [&str; 3]| lines.map(|line| visible::line(line) + "\n").concat();
+    let head = |title: &str, run: &str| lines([&format!("{title} for {model}."), &facts, run]);
     let distill_head = head("Training data: the model answers prompts", &command("distill", &paths[0]));
     let train_head = head(&format!("Draft heads by the method {method}"), &command("train", &paths[1]));
     Ok([config::annotated(Kind::Distill, &distill, &distill_head), config::annotated(Kind::Train, &train, &train_head)])

@@ -11,6 +11,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_workflows::compare::measuring::{self, Measuring};
 use gorgon_workflows::compare::{self, CompareConfig, Outcome};
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::fitting::Inputs;
 use gorgon_workflows::measuring::side_by_side::Measured;
 use gorgon_workflows::{fitting, hub_id, load, prompts};
 use serde_json::json;
@@ -39,7 +40,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     let stem = format!("compare-{}", hub_id::stem(&config.model, &folder));
-    let inputs = prompts::paths(&config.prompts, settings)?;
+    let inputs = Inputs { fixed: prompts::paths(&config.prompts, settings)?, ..Inputs::default() };
     let resume = args.run().map(|resume| (resume, changes.as_slice()));
     let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));

@@ -34,7 +34,16 @@ fn files_are_read_as_they_were_written() {
     let metadata = BTreeMap::from([("gorgon.block".to_owned(), "2".to_owned())]);
     write(&path, &all, &metadata).unwrap();
     let (found, read_metadata) = read(&path, 9).unwrap();
-    assert_eq!((found, read_metadata["gorgon.block"].as_str()), (all, "2"));
+    assert_eq!((&found, read_metadata["gorgon.block"].as_str()), (&all, "2"));
+    // A flipped bit is an error or changes nothing.
+    let whole = std::fs::read(&path).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, bytes).unwrap();
+        assert!(read(&path, 9).is_ok_and(|(found, _)| found == all) || read(&path, 9).is_err(), "byte {at}");
+    }
+    std::fs::write(&path, whole).unwrap();
     let error = read(&path, 8).unwrap_err().to_string();
     assert!(error.contains("token 8 of a vocabulary of 8") && error.contains("trajectories-00007"), "{error}");
     std::fs::write(&path, b"PAR1 nonsense PAR1").unwrap();

@@ -20,7 +20,7 @@ fn written_once_and_appended_to() {
     provenance.write(&path).unwrap();
     assert!(provenance.write(&path).is_err());
     assert_eq!(Provenance::read(&path).unwrap(), provenance);
-    let resumed = Resumed { step: 500, changes: vec![], launch: launch(86_400) };
+    let resumed = Resumed { step: 500, changes: vec![], config_sha256: None, launch: launch(86_400) };
     append_resumed(&path, &resumed).unwrap();
     append_resumed(&path, &resumed).unwrap();
     provenance.resumed = vec![resumed.clone(), resumed];
@@ -34,12 +34,15 @@ fn what_others_wrote_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("provenance.json");
     fs::write(&path, "{\"note\": 1.5, \"gorgon\": \"0.0.1\"}").unwrap();
-    append_resumed(&path, &Resumed { step: 1, changes: vec![], launch: launch(0) }).unwrap();
+    append_resumed(&path, &Resumed { step: 1, changes: vec![], config_sha256: None, launch: launch(0) }).unwrap();
     let file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     assert_eq!((&file["note"], &file["resumed"][0]["step"]), (&Value::from(1.5), &Value::from(1)));
     for wrong in ["[]", "{", "{\"resumed\": 3}"] {
         fs::write(&path, wrong).unwrap();
-        assert!(append_resumed(&path, &Resumed { step: 1, changes: vec![], launch: launch(0) }).is_err());
+        assert!(
+            append_resumed(&path, &Resumed { step: 1, changes: vec![], config_sha256: None, launch: launch(0) })
+                .is_err()
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), wrong);
     }
 }

@@ -154,8 +154,16 @@ impl<'a> Chat<'a> {
     /// When there is no drafter or no message, or as of [`Self::send`].
     pub fn compare(&mut self, user: Option<&str>, stop: &AtomicBool) -> Result<Comparison, Failure> {
         if self.engine.drafting.is_plain() {
-            let failure = Failure::input("there is no drafter to compare with");
-            return Err(failure.hint("--heads RUN or --drafter suffix gives one; so does /set drafter suffix"));
+            let (message, hint) = match self.options.heads {
+                Some(_) => {
+                    ("no tree of these heads pays here, so nothing drafts", "/set tree chain:2 drafts all the same")
+                }
+                None => (
+                    "there is no drafter to compare with",
+                    "--heads RUN or --drafter suffix gives one; so does /set drafter suffix",
+                ),
+            };
+            return Err(Failure::input(message).hint(hint));
         }
         let before = self.conversation.clone();
         let asked = match user {

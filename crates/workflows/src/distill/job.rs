@@ -197,6 +197,7 @@ impl Job {
             "model": self.config.model,
             "model_sha256": weights,
             "tokenizer_sha256": files::tokenizer_hash(&self.dir)?,
+            "model_files": files::description_hashes(&self.dir)?,
             "answers": self.config.answers,
             "sampling": self.config.sampling,
             "max_tokens": self.config.max_tokens,

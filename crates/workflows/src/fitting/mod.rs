@@ -16,7 +16,7 @@ mod run_folder;
 pub use self::plots::{Plot, curve, draw};
 pub use self::progress::{Progress, fields};
 pub use self::results::{Fitted, Losses, Results, evaluation, measured};
-pub use self::run_folder::{changes, report_resume, run_folder};
+pub use self::run_folder::{Inputs, changes, report_resume, run_folder};
 
 use std::path::{Path, PathBuf};
 

@@ -6,9 +6,10 @@ use crate::files;
 use crate::settings::Settings;
 use gorgon_data::shard;
 use gorgon_runs::metrics::Metrics;
-use gorgon_runs::provenance::{self, ConfigChange, Host, Launch, Provenance, Resumed};
+use gorgon_runs::provenance::{self, ConfigChange, Host, Launch, Provenance, Resumed, hash_bytes, hash_file};
 use gorgon_runs::run_dir::{RunDir, RunView};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +20,55 @@ use std::path::{Path, PathBuf};
 /// When the folder is no run's, or a key was changed that may not be.
 pub fn changes<T: Config>(resume: Option<Resume<'_>>, config: &T) -> Result<Vec<ConfigChange>, Failure> {
     let Some(resume) = resume else { return Ok(vec![]) };
-    RunView::open(resume.run)?;
+    check_config(&RunView::open(resume.run)?)?;
     resume.changes(config)
+}
+
+/// Fails where a run's config is not the one that the run wrote.
+fn check_config(run: &RunView) -> Result<(), Failure> {
+    let (Ok(text), Ok(provenance)) = (std::fs::read(run.config()), Provenance::read(&run.provenance())) else {
+        return Ok(());
+    };
+    if provenance.knows_config(&hash_bytes(&text)) {
+        return Ok(());
+    }
+    let message = format!("{}: it was changed after the run wrote it", run.config().display());
+    Err(Failure::input(message).hint("put it back; KEY=VALUE with --allow-change KEY changes a key and records it"))
+}
+
+/// Files that go into a run.
+#[derive(Default)]
+pub struct Inputs {
+    /// Those that a run cannot go on with if they change.
+    pub fixed: Vec<PathBuf>,
+    /// Those that change by themselves: a log that grows, weights that are published.
+    pub changing: Vec<PathBuf>,
+    /// SHA-256 of others that are fixed, by name.
+    pub hashes: BTreeMap<String, String>,
+}
+
+impl Inputs {
+    /// Fails where an input is not what the run in a folder began with.
+    ///
+    /// # Errors
+    /// Then, or when a file cannot be read.
+    pub fn check(&self, run: &RunView) -> Result<(), Failure> {
+        if !run.provenance().exists() {
+            return Ok(());
+        }
+        let known = Provenance::read(&run.provenance())?.inputs;
+        let mut now = self.hashes.clone();
+        for path in &self.fixed {
+            now.insert(path.display().to_string(), hash_file(path).map_err(|error| Failure::io(path, &error))?);
+        }
+        match now.iter().find(|(name, hash)| known.get(*name).is_some_and(|known| known != *hash)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let message = format!("{name}: it is not what {} was begun with", run.path().display());
+                Err(Failure::input(message).hint("put it back, or begin a new run"))
+            }
+        }
+    }
 }
 
 /// Reports what resuming a run would do, without doing it: the checkpoint, damaged ones by name, steps left of
@@ -68,15 +116,17 @@ pub fn run_folder<T: Config>(
     (parent, stem): (&Path, &str),
     resume: Option<(Resume<'_>, &[ConfigChange])>,
     resolved: &T,
-    inputs: &[PathBuf],
+    inputs: &Inputs,
     settings: &Settings,
 ) -> Result<RunDir, Failure> {
     files::check_writable(resume.map_or(parent, |(resume, _)| resume.run))?;
     let formats = settings.number_formats();
     let host = Host { device: settings.device_name()?, cpu_threads: rayon::current_num_threads(), formats };
     let launch = Launch::new(&settings.build, std::env::args_os(), settings.started, host);
+    let config_sha256 = hash_bytes(config::to_toml(resolved)?.as_bytes());
     if let Some((resume, changes)) = resume {
         let run = RunDir::open(resume.run)?;
+        report_torn(&run, settings);
         let damaged = run.set_aside_damaged().map_err(|error| {
             Failure::input(format!("{error}; no checkpoint of this run is whole")).hint("begin a new run")
         })?;
@@ -88,10 +138,14 @@ pub fn run_folder<T: Config>(
         // A change is recorded before it is made, so that a kill in between leaves no change without a record.
         let mut recorded = changes.to_vec();
         if run.provenance().exists() {
+            inputs.check(&run)?;
             recorded.extend(other_formats(&run, &launch.host)?);
-            provenance::append_resumed(&run.provenance(), &Resumed { step, changes: recorded.clone(), launch })?;
+            provenance::append_resumed(
+                &run.provenance(),
+                &Resumed { step, changes: recorded.clone(), config_sha256: Some(config_sha256), launch },
+            )?;
         } else {
-            write_provenance(&run, launch, inputs)?;
+            write_provenance(&run, (launch, config_sha256), inputs)?;
         }
         record(&run, step, &recorded, settings)?;
         // A kill can fall between making the folder and writing what it is.
@@ -102,8 +156,16 @@ pub fn run_folder<T: Config>(
     }
     let run = RunDir::create(parent, stem)?;
     config::store(&run.config(), resolved)?;
-    write_provenance(&run, launch, inputs)?;
+    write_provenance(&run, (launch, config_sha256), inputs)?;
     Ok(run)
+}
+
+/// Reports a last line of the metrics without an end, which is dropped.
+fn report_torn(run: &RunDir, settings: &Settings) {
+    let path = run.metrics();
+    if std::fs::read(&path).is_ok_and(|bytes| bytes.last().is_some_and(|&last| last != b'\n')) {
+        settings.console.say(format!("note: {}: its last line is cut off, and dropped", path.display()));
+    }
 }
 
 /// The change of device or number formats since the last process of a run: evaluations before and after it differ.
@@ -137,13 +199,14 @@ fn record(run: &RunDir, step: u64, changes: &[ConfigChange], settings: &Settings
     Ok(metrics.sync()?)
 }
 
-fn write_provenance(run: &RunDir, launch: Launch, inputs: &[PathBuf]) -> Result<(), Failure> {
-    let mut provenance = Provenance::new(launch);
-    for input in inputs {
+fn write_provenance(run: &RunDir, (launch, config): (Launch, String), inputs: &Inputs) -> Result<(), Failure> {
+    let mut provenance = Provenance { config_sha256: Some(config), ..Provenance::new(launch) };
+    for input in inputs.fixed.iter().chain(&inputs.changing) {
         provenance.add_input(input)?;
     }
+    provenance.inputs.extend(inputs.hashes.clone());
     let is_shard = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "parquet");
-    if let Some(shard) = inputs.iter().find(is_shard) {
+    if let Some(shard) = inputs.fixed.iter().chain(&inputs.changing).find(is_shard) {
         provenance.template = shard::template(shard)?;
     }
     Ok(provenance.write(&run.provenance())?)

@@ -7,14 +7,15 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::Detected;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
+use gorgon_model::weights::Checkpoint;
 use std::path::Path;
 
 /// Draft heads, if that is what the tensors are; `None` for anything that looks like a model.
 pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
     let found = match HeadsFolder::examine(path) {
         Ok(found) => found,
-        // A folder with a config that names a decoder is a model, however damaged.
-        Err(_) if path.join("config.json").is_file() && ModelConfig::read(path).is_ok() => return Ok(None),
+        // A folder with a model's config or tensors is a model, however damaged.
+        Err(_) if path.join("config.json").is_file() && is_model(path) => return Ok(None),
         Err(error) => return Err(Failure::input(error)),
     };
     if layout::is_model(found.checkpoint.entries().keys()) {
@@ -30,4 +31,9 @@ pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
     }
     storage(&mut facts, &found.checkpoint);
     Ok(Some(Report { kind: "heads", facts, notes, problems }.shortened()))
+}
+
+fn is_model(path: &Path) -> bool {
+    let has_layers = |checkpoint: Checkpoint| layout::is_model(checkpoint.entries().keys());
+    ModelConfig::read(path).is_ok() || Checkpoint::open(path).is_ok_and(has_layers)
 }

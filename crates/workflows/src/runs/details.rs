@@ -60,6 +60,10 @@ impl RunDetails {
         let verb = summary.verb.filter(|_| summary.state == RunState::Interrupted);
         let resume = verb.map(|verb| verb.resume(folder));
         let records = metrics::read(&run.metrics()).unwrap_or_default();
+        if records.is_empty() && newest.is_some() {
+            summary.problems.push(format!("{}: it has no records", run.metrics().display()));
+        }
+        let provenance = Provenance::read(&run.provenance()).map_err(|error| summary.problems.push(error.to_string()));
         let heads =
             [HEADS, FITTED_MODEL, MERGED].map(|name| folder.join(name)).into_iter().find(|heads| heads.is_dir());
         Ok(Self {
@@ -69,7 +73,7 @@ impl RunDetails {
             heads,
             resume,
             plots: plots(&run),
-            provenance: Provenance::read(&run.provenance()).ok(),
+            provenance: provenance.ok(),
             results: results(&run).ok().flatten(),
             summary,
         })

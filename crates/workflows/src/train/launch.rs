@@ -9,18 +9,20 @@ use crate::config::Resume;
 use crate::estimate::{self, Measured, Plan, Pool, Watch};
 use crate::failure::Failure;
 use crate::files;
-use crate::fitting::{self, FITTED_MODEL, Fitted, Plot, Progress, Results};
+use crate::fitting::{self, FITTED_MODEL, Fitted, Inputs, Plot, Progress, Results};
 use crate::hub_id;
 use crate::settings::Settings;
 use crate::units::{bytes, duration};
+use gorgon_data::manifest::IDENTITY;
 use gorgon_runs::provenance::ConfigChange;
-use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::run_dir::{RunDir, RunView};
 use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::methods::OnBackbone;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::process_group::ProcessGroup;
 use gorgon_train::trainer::Outcome;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -80,6 +82,10 @@ impl Launch<'_> {
         if self.only_features {
             return self.keep_features(&mut job);
         }
+        let inputs = self.inputs(job.inputs(config), replaced)?;
+        if let Some((resume, _)) = resume {
+            inputs.check(&RunView::open(resume.run)?)?;
+        }
         let plan = job.plan(config, settings, (&self.watch, self.pool.as_ref()))?;
         if self.dry_run {
             return self.planned(&plan, job.fit.schedule.steps);
@@ -88,7 +94,6 @@ impl Launch<'_> {
         self.watch.forget_peak();
         self.pool.iter().for_each(Pool::shrink);
         let stem = format!("{}-{}", config.method.name(), hub_id::stem(&config.model, dir));
-        let inputs = job.inputs(config).into_iter().chain(replaced).collect::<Vec<_>>();
         let group = ProcessGroup::current();
         if group.is_root() && config.caches_features() {
             job.cache(&job.cache_request(config, &self.before), true, settings)?;
@@ -102,6 +107,20 @@ impl Launch<'_> {
         job.objective.attach(run.path());
         let (outcome, measured) = self.fit_in(&job, &run, &make)?;
         self.finish(&job, run, &outcome, (&plan, measured))
+    }
+
+    /// The files that go into the run. Shards of a distillation stay as they are; a log of `--learn` grows.
+    fn inputs(&self, shards: Vec<PathBuf>, replaced: Option<PathBuf>) -> Result<Inputs, Failure> {
+        let name = |file: &str| format!("{}/{file}", self.config.model);
+        let described = files::description_hashes(self.dir)?;
+        let mut hashes: BTreeMap<String, String> =
+            described.into_iter().map(|(file, hash)| (name(&file), hash)).collect();
+        hashes.insert(format!("{} weights", self.config.model), self.before.clone());
+        let changing = replaced.into_iter().collect();
+        Ok(match self.config.data.join(IDENTITY).is_file() {
+            true => Inputs { fixed: shards, changing, hashes },
+            false => Inputs { fixed: vec![], changing: [shards, changing].concat(), hashes },
+        })
     }
 
     /// The plan as a document, with what resuming would do.
