@@ -165,7 +165,16 @@ fn changed_inputs_are_refused() {
     changed(&run.join("config.toml"), &space, &more, &["config.toml", "changed after the run wrote it"]);
     let words = ["begun with model_files.config.json"];
     changed(&model.join("config.json"), &space, &["distill", "-c", &distill, &key], &words);
-    // A line of the metrics that is cut off is dropped with a word.
+}
+
+/// A line of the metrics that is cut off is dropped with a word, and something is said of damaged records.
+#[test]
+fn damaged_records_are_reported() {
+    let job = Job::new();
+    job.distill(&[]);
+    job.train(&["training.steps=6"]);
+    let run = job.run().unwrap();
+    let more = ["train", "--resume", run.to_str().unwrap(), "training.steps=8", "--allow-change", "training.steps"];
     let metrics = run.join("metrics.jsonl");
     let text = std::fs::read(&metrics).unwrap();
     std::fs::write(&metrics, &text[..text.len() - 3]).unwrap();
@@ -177,7 +186,6 @@ fn changed_inputs_are_refused() {
     assert_eq!(results["plan"]["undisturbed"], false, "{results}");
     assert!(results["plan"]["memory_bytes"]["measured"].is_null(), "{results}");
     finished(&["train", "--resume", run.to_str().unwrap()], &[]);
-    // Of damaged records something is said.
     for (file, words) in [("provenance.json", "provenance.json"), ("metrics.jsonl", "no records")] {
         std::fs::write(run.join(file), "").unwrap();
         let output = gorgon(&["runs", "show", run.to_str().unwrap()]);

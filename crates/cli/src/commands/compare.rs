@@ -40,7 +40,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     let stem = format!("compare-{}", hub_id::stem(&config.model, &folder));
-    let inputs = Inputs { fixed: prompts::paths(&config.prompts, settings)?, ..Inputs::default() };
+    let inputs = Inputs::fixed(prompts::paths(&config.prompts, settings)?);
     let resume = args.run().map(|resume| (resume, changes.as_slice()));
     let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));

@@ -48,6 +48,11 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// Files that a run cannot go on with if they change.
+    pub fn fixed(fixed: Vec<PathBuf>) -> Self {
+        Self { fixed, ..Self::default() }
+    }
+
     /// Fails where an input is not what the run in a folder began with.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The conversations that a pretraining fits to.
 
 use crate::failure::Failure;
+use crate::fitting::Inputs;
 use crate::prompts;
 use crate::settings::Settings;
 use gorgon_data::drills::Drills;
@@ -9,7 +10,6 @@ use gorgon_data::source::{self, Conversation, Options};
 use gorgon_tiny_chat::{self as synth, Dialogue, Split};
 use gorgon_train::config::{Finish, PretrainConfig};
 use rayon::prelude::*;
-use std::path::PathBuf;
 
 /// A conversation with its answers: system prompt and turns.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct Corpus {
     seed: u64,
     files: Vec<Given>,
     /// The files that were read.
-    pub inputs: Vec<PathBuf>,
+    pub inputs: Inputs,
 }
 
 impl Corpus {
@@ -73,7 +73,7 @@ impl Corpus {
             return Err(Failure::input("data: there is nothing to fit to").hint(hint));
         }
         let (synthetic, held_out, drills) = (data.synthetic, data.held_out, data.drills);
-        Ok(Self { synthetic, held_out, drills, seed: config.seed, files, inputs })
+        Ok(Self { synthetic, held_out, drills, seed: config.seed, files, inputs: Inputs::fixed(inputs) })
     }
 
     /// Texts for a tokenizer: those of the first conversations.

@@ -10,7 +10,7 @@ use crate::estimate::{Measured, Pool};
 use crate::failure::{Failure, FailureKind};
 use crate::files;
 use crate::fitting::replicas::{self, Lead};
-use crate::fitting::{self, Fitted, Inputs, Plot, Progress, Results};
+use crate::fitting::{self, Fitted, Plot, Progress, Results};
 use crate::settings::Settings;
 use gorgon_data::vocabulary;
 use gorgon_runs::run_dir::RunDir;
@@ -68,8 +68,7 @@ pub fn execute(
     files::check_writable(&config.out)?;
     let stem = format!("pretrain-{}", files::stem(&config.out));
     let resume = resume.map(|resume| (resume, changes.as_slice()));
-    let inputs = Inputs { fixed: corpus.inputs.clone(), ..Inputs::default() };
-    let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;
+    let run = fitting::run_folder((&config.runs, &stem), resume, &config, &corpus.inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));
     let tokenizer = tokenizer(&config, &corpus, run.path(), settings)?;
     let mut prepared = prepare(&config, &corpus, &tokenizer, settings)?;
