@@ -143,9 +143,11 @@ fn scripted(models: &'static str, other: &'static str) -> String {
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let (mut line, mut reader) = (String::new(), BufReader::new(stream.try_clone().unwrap()));
-            reader.read_line(&mut line).unwrap();
-            let _ = stream.write_all(if line.contains("/models") { models } else { other }.as_bytes());
+            // A connection that is closed with something unread may lose the answer.
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            let is_models = head.first().is_some_and(|line| line.contains("/models"));
+            let _ = stream.write_all(if is_models { models } else { other }.as_bytes());
         }
     });
     url
