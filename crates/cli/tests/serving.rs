@@ -183,4 +183,5 @@ fn endless_answers_are_cut_off() {
     let rows = rows(&job);
     assert!(rows.iter().all(|row| row.ends == ["length:retokenised"] && row.example.labels() <= 24));
     assert!(rows.iter().any(|row| row.example.labels() == 24));
+    assert!(rows.iter().all(|row| row.example.ids.len() <= 160), "max_tokens of a conversation");
 }
