@@ -49,8 +49,8 @@ THEME = TerminalTheme(
 def scenes(demo):
     """Name: arguments, and keys to type after a text has been shown."""
     model = ["--model", f"{demo}/grown/model", "--heads", f"{demo}/grown/heads"]
-    messages = ["What is 12 plus 7?\r", "Tell me a story about a cat.\r", "/compare Count from one to ten.\r", "/stats\r"]
-    waits = ["/help lists commands", " cached]", " cached]", "the same text"]
+    messages = ["Tell me a story about a cat.\r", "/compare\r", "/stats\r"]
+    waits = ["/help lists commands", " cached]", "the same text"]
     return {
         "chat": (["chat", *model], list(zip(waits, messages)) + [("taken from the cache", "\x04")]),
         "bench": (["bench", *model, "--prompts", "datasets/tiny-chat/held_out.jsonl"], []),
