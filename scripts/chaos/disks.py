@@ -58,6 +58,11 @@ def used(folder):
     return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file())
 
 
+def contents(folder):
+    """Files with content: empty ones, such as locks, and folders are no results."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+
+
 def largest(folder):
     """Bytes of the largest file below a folder."""
     return max(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -96,10 +101,10 @@ class Disks:
             there.write_bytes(path.read_bytes())
         disk.resize(used(disk.path) + 65536)
         subprocess.run([*disk.prefix(), "sh", "-c", "cat /dev/zero > filling"], capture_output=True, check=False)
-        before = sorted(disk.path.rglob("*"))
+        before = contents(disk.path)
         ended = self.program.run(self.stage.args(disk.path), job, env=self.stage.env(job), prefix=disk.prefix())
         why = objection(ended, {1}, FULL)
-        return why or (None if sorted(disk.path.rglob("*")) == before else "something was left behind")
+        return why or (None if contents(disk.path) == before else "something was left behind")
 
     def run(self, unit, chance, tries=3):
         """A job on a disk that is too small, several times too small, then large enough. A record."""

@@ -185,7 +185,9 @@ fn damaged_records_are_reported() {
     let results: Value = serde_json::from_slice(&std::fs::read(run.join("results.json")).unwrap()).unwrap();
     assert_eq!(results["plan"]["undisturbed"], false, "{results}");
     assert!(results["plan"]["memory_bytes"]["measured"].is_null(), "{results}");
-    finished(&["train", "--resume", run.to_str().unwrap()], &[]);
+    std::fs::remove_file(&metrics).unwrap();
+    let said = stderr(&finished(&["train", "--resume", run.to_str().unwrap()], &[]));
+    assert!(said.contains("it is gone"), "{said}");
     for (file, words) in [("provenance.json", "provenance.json"), ("metrics.jsonl", "no records")] {
         std::fs::write(run.join(file), "").unwrap();
         let output = gorgon(&["runs", "show", run.to_str().unwrap()]);

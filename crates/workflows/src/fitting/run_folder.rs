@@ -10,7 +10,7 @@ use gorgon_runs::provenance::{self, ConfigChange, Host, Launch, Provenance, Resu
 use gorgon_runs::run_dir::{RunDir, RunView};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The changes of the config of the run to resume; none for a new run. Fails early, since what comes before a run
@@ -165,12 +165,17 @@ pub fn run_folder<T: Config>(
     Ok(run)
 }
 
-/// Reports a last line of the metrics without an end, which is dropped.
+/// Reports a last line of the metrics without an end, which is dropped, and metrics that are gone.
 fn report_torn(run: &RunDir, settings: &Settings) {
     let path = run.metrics();
-    if std::fs::read(&path).is_ok_and(|bytes| bytes.last().is_some_and(|&last| last != b'\n')) {
-        settings.console.say(format!("note: {}: its last line is cut off, and dropped", path.display()));
-    }
+    let said = match std::fs::read(&path) {
+        Ok(bytes) if bytes.last().is_some_and(|&last| last != b'\n') => "its last line is cut off, and dropped",
+        Err(error) if error.kind() == ErrorKind::NotFound && run.steps().is_ok_and(|steps| !steps.is_empty()) => {
+            "it is gone, and with it the records of the steps so far"
+        }
+        _ => return,
+    };
+    settings.console.say(format!("note: {}: {said}", path.display()));
 }
 
 /// The change of device or number formats since the last process of a run: evaluations before and after it differ.
