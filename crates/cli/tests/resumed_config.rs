@@ -153,7 +153,7 @@ fn changed_inputs_are_refused() {
     let space = |bytes: &mut Vec<u8>| bytes.push(b'\n');
     let begun = ["it is not what", "was begun with"];
     changed(&model.join("config.json"), &space, &more, &[&["config.json"][..], &begun].concat());
-    // These come with a notice, which the data has of its own.
+    // Before this error stands a note: the data was made with other weights.
     let weights = model.join("model.safetensors");
     let before = std::fs::read(&weights).unwrap();
     let mut bytes = before.clone();

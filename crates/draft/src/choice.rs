@@ -156,7 +156,7 @@ impl DrafterChoice {
         }
     }
 
-    /// Whether heads draft, if some are given.
+    /// True if this drafter uses the heads of `--heads`.
     pub fn uses_heads(&self) -> bool {
         match self {
             Self::Auto | Self::Measured => true,
@@ -165,7 +165,7 @@ impl DrafterChoice {
         }
     }
 
-    /// Whether a model or heads draft, alone or for others.
+    /// True if this drafter, or the one it hands over to, has weights: a draft model or heads.
     pub fn has_weights(&self) -> bool {
         match self {
             Self::Heads(_) | Self::Oracle(_) | Self::Model(_) | Self::Composed(_) => true,

@@ -155,8 +155,8 @@ impl Provenance {
         Ok(())
     }
 
-    /// Whether a config is the run's own, by its hash: as it was written first, or with changes that were recorded. A
-    /// provenance without hashes knows none.
+    /// True if `hash` is that of the config that the run wrote first, or wrote with recorded changes. Always true for a
+    /// provenance without hashes.
     pub fn knows_config(&self, hash: &str) -> bool {
         let of_changes = self.resumed.iter().filter_map(|resumed| resumed.config_sha256.as_deref());
         let mut known = self.config_sha256.as_deref().into_iter().chain(of_changes).peekable();

@@ -65,8 +65,8 @@ const LONG_NAME: usize = 5;
 /// How alike a folder's name must be if all that follows is alike, too: Jaro's measure.
 const ALIKE: f64 = 0.85;
 
-/// Whether a path that does not exist is meant as one here rather than as `owner/name` on the hub: but for one letter
-/// its first part is a folder here, or all of its parts are nearly those of a path here.
+/// True if a missing path is likely a mistyped local one, not `owner/name` on the hub: its first part is at most one
+/// letter away from a folder here, or each of its parts is close to a part of an existing path.
 pub(crate) fn begins_nearly_here(path: &Path) -> bool {
     let count = path.components().count();
     let Some(meant) = meant(path).filter(|_| count > 1) else { return false };

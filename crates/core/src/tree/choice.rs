@@ -34,7 +34,7 @@ pub enum TreeChoice {
 }
 
 impl TreeChoice {
-    /// Whether it is made from what a calibration of heads has measured.
+    /// True for trees that are computed from a calibration of the heads.
     pub fn is_measured(&self) -> bool {
         matches!(self, Self::Calibrated | Self::Sequoia { .. } | Self::Trellis(None))
     }

@@ -69,7 +69,7 @@ pub(super) fn attend_split<F: Float, N: Size>(
 /// rows, or all slots and 16 query rows of each warp.
 ///
 /// # Shapes
-/// Those of [`attend_split`], with `q` and `caches` in loads of eight numbers and `sums` in vectors of four.
+/// Shapes as in [`attend_split`]; `q` and `caches` are loaded eight numbers at a time, `sums` are vectors of four.
 #[cube(launch_unchecked, address_type = "dynamic")]
 pub(super) fn attend_tiles<F: Float>(
     q: &Tensor<Vector<F, Const<8>>>,

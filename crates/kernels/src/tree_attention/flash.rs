@@ -21,8 +21,8 @@ pub(super) const KEYS: usize = 16;
 /// Numbers of a load.
 pub(super) const WIDE: usize = 8;
 
-/// Whether this kernel takes queries of this number format and heads of this size. The sums of wider heads do not fit
-/// into registers.
+/// True for 16-bit queries on tensor cores with heads of 64 or 128 numbers. Sums of wider heads do not fit into
+/// registers.
 pub(super) fn is_supported(q: &CubeTensor, head_dim: usize) -> bool {
     matches!(head_dim, 64 | 128) && is_multiplied(q)
 }

@@ -39,9 +39,9 @@ fn check_config(run: &RunView) -> Result<(), Failure> {
 /// Files that go into a run.
 #[derive(Default)]
 pub struct Inputs {
-    /// Those that a run cannot go on with if they change.
+    /// Files that must not change: resuming is refused if one has.
     pub fixed: Vec<PathBuf>,
-    /// Those that change by themselves: a log that grows, weights that are published.
+    /// Files that may change while the run is interrupted: a growing log, published weights.
     pub changing: Vec<PathBuf>,
     /// SHA-256 of others that are fixed, by name.
     pub hashes: BTreeMap<String, String>,
