@@ -1,6 +1,10 @@
 //! Ctrl-C and SIGTERM before a job has begun: one line, exit code 1, nothing left behind.
 #![cfg(unix)]
 
+mod chain;
+
+use chain::{Job, start};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -91,5 +95,32 @@ fn a_job_that_is_planned_or_loaded_stops_with_a_line() {
         let line = if command.ends_with("--json") { results } else { said };
         assert!(line.contains("stopped by Ctrl-C or SIGTERM") && line.lines().count() == 1, "{command}: {line}");
         assert!(!folder.path().join("runs").exists() && !folder.path().join("data").exists(), "{command}");
+    }
+}
+
+/// Reads what a job reports until a line contains `words`, and sends it a signal at once.
+fn stopped_at(mut child: Child, words: &str, signal: &str) -> (Output, String) {
+    let mut said = String::new();
+    let mut reader = BufReader::new(child.stderr.take().unwrap());
+    while !said.lines().last().is_some_and(|line| line.contains(words)) {
+        assert!(reader.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    reader.read_to_string(&mut said).unwrap();
+    (child.wait_with_output().unwrap(), said)
+}
+
+/// A training runs a few steps and an evaluation before it begins, to tell memory and time.
+#[test]
+fn a_training_that_tries_its_first_steps_stops_with_a_line() {
+    let job = Job::new();
+    job.distill(&[]);
+    let config = job.text("train.toml");
+    for (signal, more) in [("-INT", &[][..]), ("-TERM", &["--dry-run"])] {
+        let args = [&["train", "-c", &config, "eval_decoded_tokens=300"][..], more].concat();
+        let (output, said) = stopped_at(start(&args, &[]), "positions to read", signal);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.ends_with("stopped by Ctrl-C or SIGTERM; no file was left half-written\n"), "{said}");
+        assert!(job.run().is_none(), "{said}");
     }
 }
