@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Seeds for the fuzz targets: fuzzes each for some seconds and keeps in fuzz/seeds/TARGET the smallest inputs that reach
+# Seeds for the fuzz targets: fuzzes each for some seconds and keeps in fuzz/seeds/TARGET inputs of all sizes that reach
 # code which the valid files of the smoke test do not.
 #   scripts/fuzz_seeds.sh [SECONDS [TARGET...]]     default 20 seconds for each of all targets
 # KEEP files of at most BYTES bytes are kept for each target (default 16 and 2,048). Needs cargo-fuzz.
@@ -20,7 +20,10 @@ for target in "${targets[@]}"; do
     known="$(find "$valid/$target" -type f -printf '%f\n' | sort)"
     "$program" -merge=1 "$valid/$target" "fuzz/corpus/$target" "fuzz/seeds/$target" > /dev/null 2>&1
     rm -rf "fuzz/seeds/$target" && mkdir -p "fuzz/seeds/$target"
-    find "$valid/$target" -type f -size "-$((bytes + 1))c" -printf '%s %f\n' | sort -n | cut -d' ' -f2- | grep -vxF "$known" |
-        head -n "$keep" | while read -r name; do cp "$valid/$target/$name" "fuzz/seeds/$target/"; done || true
+    find "$valid/$target" -type f -size "-$((bytes + 1))c" -printf '%s %f\n' | sort -n | cut -d' ' -f2- |
+        grep -vxF "$known" |
+        awk -v keep="$keep" '{ name[NR] = $0 } END { n = NR < keep ? NR : keep
+            for (i = 0; i < n; i++) print name[n < 2 ? 1 : 1 + int(i * (NR - 1) / (n - 1))] }' |
+        while read -r name; do cp "$valid/$target/$name" "fuzz/seeds/$target/"; done || true
     echo "seeds: $target: $(find "fuzz/seeds/$target" -type f | wc -l)"
 done
