@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Seeds for the fuzz targets: fuzzes each for some seconds and keeps in fuzz/seeds/TARGET inputs of all sizes that reach
 # code which the valid files of the smoke test do not.
-#   scripts/fuzz_seeds.sh [SECONDS [TARGET...]]     default 20 seconds for each of all targets
+#   scripts/fuzz_keep.sh [SECONDS [TARGET...]]     default 20 seconds for each of all targets
 # KEEP files of at most BYTES bytes are kept for each target (default 16 and 2,048). Needs cargo-fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
