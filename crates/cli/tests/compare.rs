@@ -73,6 +73,31 @@ fn methods_are_fitted_measured_and_gone_on_with() {
 }
 
 #[test]
+fn missing_trajectories_of_a_method_are_written() {
+    let job = Job::new();
+    job.distill(&[]);
+    let cllm = format!(
+        "[[methods]]\nname = \"CLLM\"\nconfig = {:?}\noverrides = ['method=\"cllm\"', \"cllm.lora.rank=4\"]\n\
+         model = \"{{run}}/merged\"\ndrafter = \"jacobi:4\"\n",
+        job.path("train.toml")
+    );
+    let config = config(&job, &cllm);
+    let file = job.path("data/trajectories-00000.parquet");
+    let short = ["compare", "-c", &config, "seeds=[1]", "learning_curve=[]", "temperatures=[0.0]", "--json"];
+    assert!(!file.exists());
+    let document = json(&finished(&short, &[]));
+    let cllm = document["results"].as_array().unwrap().iter().find(|result| result["method"] == "CLLM").unwrap();
+    assert_eq!(cllm["summary"]["same_text"], cllm["summary"]["pairs"], "{cllm}");
+    let written = std::fs::read(&file).unwrap();
+    // Those that are there are left, in blocks of any length.
+    finished(&["dev", "trajectories", &job.text("data"), "--model", backbone().to_str().unwrap(), "--block", "4"], &[]);
+    let others = std::fs::read(&file).unwrap();
+    assert!(others != written);
+    finished(&short, &[]);
+    assert!(std::fs::read(&file).unwrap() == others);
+}
+
+#[test]
 fn wrong_comparisons_are_refused_and_leave_nothing() {
     let job = Job::new();
     let path = config(&job, "");

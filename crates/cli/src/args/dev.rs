@@ -6,6 +6,7 @@ use super::runs::OneRun;
 use super::skip::SkipSearch;
 use super::sweep::Sweep;
 use clap::{Args, Subcommand};
+use gorgon_workflows::train::DEFAULT_BLOCK;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -46,7 +47,7 @@ pub struct Trajectories {
     #[arg(long, value_name = "M")]
     pub model: String,
     /// Tokens of a block.
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
+    #[arg(long, default_value_t = DEFAULT_BLOCK, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
     pub block: u32,
 }
 

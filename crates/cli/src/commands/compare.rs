@@ -36,7 +36,8 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.dry_run {
         return Ok(super::config::planned(&plan, settings));
     }
-    if !compare::has_shards(&config) && !compare::distil(&config, settings)? {
+    let is_distilled = compare::has_shards(&config) || compare::distil(&config, settings)?;
+    if !is_distilled || !compare::write_trajectories(&config, settings)? {
         return Ok(ExitCode::FAILURE);
     }
     let stem = format!("compare-{}", hub_id::stem(&config.model, &folder));

@@ -21,7 +21,7 @@ use gorgon_data::config::DistillConfig;
 use gorgon_data::shard;
 use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::{self, RunDir};
-use gorgon_train::config::TrainConfig;
+use gorgon_train::config::{MethodConfig, TrainConfig};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -95,6 +95,28 @@ pub fn distil(comparison: &CompareConfig, settings: &Settings) -> Result<bool, F
     job.out.clone_from(&comparison.data);
     job.template.extend(comparison.template.clone());
     Ok(matches!(distill::execute(job, false, settings)?, distill::Done::Written(_)))
+}
+
+/// Writes the Jacobi trajectories that a method is fitted to, if there is such a method and they are missing. Returns
+/// whether all that the methods need is there.
+///
+/// # Errors
+/// When a config is wrong, or they cannot be computed or written.
+pub fn write_trajectories(comparison: &CompareConfig, settings: &Settings) -> Result<bool, Failure> {
+    let first = Variant { seed: comparison.seeds[0], rate: None, conversations: None };
+    let mut is_needed = false;
+    for method in &comparison.methods {
+        let Some(file) = &method.config else { continue };
+        let training = training(comparison, method, file, first, Path::new("."))?;
+        is_needed |= matches!(training.method, MethodConfig::Cllm { .. });
+    }
+    if !is_needed || train::has_trajectories(&comparison.data)? {
+        return Ok(true);
+    }
+    settings.console.say("\n== Jacobi trajectories of the answers");
+    let (data, model) = (comparison.data.clone(), comparison.model.clone());
+    let options = train::TrajectoryOptions { data, model, block: train::DEFAULT_BLOCK as usize };
+    Ok(train::write_trajectories(&options, settings)?.is_some())
 }
 
 /// The config of one training.

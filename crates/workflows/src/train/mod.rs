@@ -14,7 +14,8 @@ mod trajectories;
 pub(crate) use self::launch::PLOTS;
 pub use self::launch::{Done, best, fitted};
 pub use self::shape::{Assumed, plan as plan_by_formula};
-pub use self::trajectories::{TrajectoryCounts, TrajectoryOptions, write as write_trajectories};
+pub(crate) use self::trajectories::are_there as has_trajectories;
+pub use self::trajectories::{DEFAULT_BLOCK, TrajectoryCounts, TrajectoryOptions, write as write_trajectories};
 
 use self::backbone::Backbone;
 use self::launch::Launch;

@@ -23,6 +23,9 @@ const SHARD: &str = "gorgon.shard_sha256";
 const BLOCK: &str = "gorgon.block";
 const SEED: &str = "gorgon.seed";
 
+/// Tokens of a block where nothing else is said.
+pub const DEFAULT_BLOCK: u32 = 16;
+
 /// Shards, and the model whose answers are in them.
 #[derive(Clone, Debug)]
 pub struct TrajectoryOptions {
@@ -92,6 +95,16 @@ pub fn write(options: &TrajectoryOptions, settings: &Settings) -> Result<Option<
         trajectory::write(&out, &found, &metadata).map_err(|error| Failure::io(&out, &error))?;
     }
     Ok(Some(counts))
+}
+
+/// Whether there is a file of trajectories for every shard of a folder.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn are_there(data: &Path) -> Result<bool, Failure> {
+    let shards = shard::files(data)?;
+    let file = |(index, path): (usize, &PathBuf)| path.with_file_name(trajectory::file_name(index));
+    Ok(shards.iter().enumerate().map(file).all(|file| file.is_file()))
 }
 
 /// Positions that the model is loaded for, at most: no conversation in shards is longer by default.
