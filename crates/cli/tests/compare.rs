@@ -89,7 +89,7 @@ fn missing_trajectories_of_a_method_are_written() {
     let cllm = document["results"].as_array().unwrap().iter().find(|result| result["method"] == "CLLM").unwrap();
     assert_eq!(cllm["summary"]["same_text"], cllm["summary"]["pairs"], "{cllm}");
     let written = std::fs::read(&file).unwrap();
-    // Those that are there are left, in blocks of any length.
+    // Existing trajectories are kept, also with another block length.
     finished(&["dev", "trajectories", &job.text("data"), "--model", backbone().to_str().unwrap(), "--block", "4"], &[]);
     let others = std::fs::read(&file).unwrap();
     assert!(others != written);

@@ -116,7 +116,11 @@ pub fn write_trajectories(comparison: &CompareConfig, settings: &Settings) -> Re
     settings.console.say("\n== Jacobi trajectories of the answers");
     let (data, model) = (comparison.data.clone(), comparison.model.clone());
     let options = train::TrajectoryOptions { data, model, block: train::DEFAULT_BLOCK as usize };
-    Ok(train::write_trajectories(&options, settings)?.is_some())
+    let is_whole = train::write_trajectories(&options, settings)?.is_some();
+    if !is_whole {
+        settings.console.say("stopped; the same command resumes from here");
+    }
+    Ok(is_whole)
 }
 
 /// The config of one training.

@@ -97,7 +97,7 @@ pub fn write(options: &TrajectoryOptions, settings: &Settings) -> Result<Option<
     Ok(Some(counts))
 }
 
-/// Whether there is a file of trajectories for every shard of a folder.
+/// Whether every shard of a folder has its file of trajectories.
 ///
 /// # Errors
 /// When the folder cannot be read.
