@@ -46,7 +46,9 @@ fn configs(folder: &Path, all: &mut Vec<PathBuf>) {
     for path in folder.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
         match path.is_dir() {
             true => configs(&path, all),
-            false => all.push(path),
+            // Other files are what a config names: a list of layers to skip.
+            false if path.extension().is_some_and(|extension| extension == "toml") => all.push(path),
+            false => {}
         }
     }
 }
