@@ -112,7 +112,7 @@ impl Bench {
 }
 
 #[test]
-fn drafted_text_is_the_models_own_whatever_drafts() {
+fn text_that_heads_draft_is_the_models_own() {
     let bench = Bench::new();
     let model = backbone().to_str().unwrap();
     for (name, keys, own_model) in METHODS {
@@ -126,6 +126,12 @@ fn drafted_text_is_the_models_own_whatever_drafts() {
             bench.check(model, &["dynamic:12,2,4"], &pair);
         }
     }
+}
+
+/// Models that were fitted as a whole, and drafts without training.
+#[test]
+fn text_of_drafters_without_heads_is_the_models_own() {
+    let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
     // A fitted model, with the drafter that it was fitted for.
     finished(&["dev", "trajectories", &bench.job.text("data"), "--model", model, "--block", "4"], &[]);
     let run = bench.train("cllm", &["method=\"cllm\"", "cllm.lora.rank=4"]);
