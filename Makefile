@@ -3,12 +3,13 @@ CARGO ?= cargo
 # Where cargo puts it, also when CARGO_TARGET_DIR is set.
 export GORGON ?= $(abspath $(or $(CARGO_TARGET_DIR),target)/release/gorgon)
 GPU_TARGET := target/gpu
+LINT_TARGET := target/lint
 PUSH_TARGET := target/push
 MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push test-push-cli check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu check-gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push test-push-cli check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,10 +79,10 @@ docs: ## The documentation as a book, target/book/index.html (needs mdbook: carg
 docs-check: build ## Every command of README and docs run in a scratch copy, its output compared; links, widths, names (some minutes)
 	python3 scripts/docs_check.py $(GORGON)
 
-lint: check-source ## Format check, source checks, docs without their commands, and clippy with warnings denied
+lint: check-source ## Format check, source checks, docs without their commands, and clippy with warnings denied, GPU code included
 	python3 scripts/docs_check.py --static
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features gorgon-cli/cuda,gorgon-cli/wgpu --target-dir $(LINT_TARGET) -- -D warnings
 
 build: ## The CPU binary, target/release/gorgon
 	$(CARGO) build --release
@@ -95,9 +96,6 @@ gpu: ## The full binary with CUDA and wgpu, target/gpu/release/gorgon
 
 gpu-first: ## Pack what scripts/bench/gpu_first.sh brings to a borrowed GPU into target/carry (CUDA alone; some minutes)
 	CARGO="$(CARGO)" GPU_TARGET=$(GPU_TARGET) scripts/bench/gpu_carry.sh
-
-check-gpu: ## Type-check the CUDA and wgpu code
-	$(CARGO) check -p gorgon-cli --features cuda,wgpu --target-dir $(GPU_TARGET)
 
 test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --lib --target-dir $(WGPU_TARGET) device_tests

@@ -47,8 +47,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        let bench = Self::without_data();
+        bench.job.distill(&[]);
+        bench
+    }
+
+    fn without_data() -> Self {
         let job = Job::new();
-        job.distill(&[]);
         let prompts = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story about a fox."];
         job.write("prompts.jsonl", &prompts.map(|p| format!("{{\"prompt\": {p:?}}}\n")).concat());
         let prompts = job.text("prompts.jsonl");
@@ -166,34 +171,31 @@ fn text_of_drafters_without_heads_is_the_models_own() {
     }
 }
 
+const T5: T5Shape = T5Shape {
+    hidden_size: 16,
+    intermediate_size: 24,
+    encoder_layers: 1,
+    layers: 1,
+    heads: 2,
+    head_dim: 8,
+    vocab_size: 300,
+    gated: false,
+};
+
 /// Encoder-decoder models of both versions, with draft models of several shapes and drafters that look tokens up.
 #[test]
 fn drafted_text_of_an_encoder_decoder_model_is_its_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let (job, prompts) = (Job::new(), folder.path().join("prompts.jsonl"));
-    let lines = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story about a fox."];
-    std::fs::write(&prompts, lines.map(|p| format!("{{\"prompt\": {p:?}}}\n")).concat()).unwrap();
-    let bench = Bench { job, prompts: prompts.to_str().unwrap().to_owned() };
-    let small = T5Shape {
-        hidden_size: 16,
-        intermediate_size: 24,
-        encoder_layers: 1,
-        layers: 1,
-        heads: 2,
-        head_dim: 8,
-        vocab_size: 300,
-        gated: false,
-    };
+    let (folder, bench) = (tempfile::tempdir().unwrap(), Bench::without_data());
     let targets = [
-        T5Shape { hidden_size: 32, encoder_layers: 2, layers: 3, heads: 4, head_dim: 12, gated: true, ..small },
-        T5Shape { hidden_size: 24, encoder_layers: 3, layers: 2, heads: 3, ..small },
+        T5Shape { hidden_size: 32, encoder_layers: 2, layers: 3, heads: 4, head_dim: 12, gated: true, ..T5 },
+        T5Shape { hidden_size: 24, encoder_layers: 3, layers: 2, heads: 3, ..T5 },
     ];
     let write = |name: &str, shape: T5Shape| {
         let dir = folder.path().join(name);
         shape.write(&dir, 5).unwrap();
         dir.to_str().unwrap().to_owned()
     };
-    let draft = write("draft", small);
+    let draft = write("draft", T5);
     for (number, shape) in targets.into_iter().enumerate() {
         let model = write(&format!("target-{number}"), shape);
         for drafter in [format!("model:{model}"), format!("model:{draft}")] {
@@ -207,6 +209,23 @@ fn drafted_text_of_an_encoder_decoder_model_is_its_own() {
         bench.check(&model, &["own:40,20"], &["--drafter", "lookahead:5,4,4"]);
         bench.check(&model, &["own:23,5"], &["--drafter", &format!("specinfer:{model}+{draft}")]);
         bench.check(&model, &["chain:4"], &["--drafter", &format!("cascade:{model},then=model:{draft}")]);
+    }
+}
+
+/// An encoder-decoder model drafts with a part of its own layers.
+#[test]
+fn text_of_an_encoder_decoder_models_own_layers_is_its_own() {
+    let (folder, bench) = (tempfile::tempdir().unwrap(), Bench::without_data());
+    T5Shape { hidden_size: 32, layers: 4, ..T5 }.write(folder.path(), 5).unwrap();
+    let (model, sublayers) = (folder.path().to_str().unwrap(), bench.job.path("sublayers.json"));
+    std::fs::write(&sublayers, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
+    let swift = format!("swift:50,state={}", bench.job.text("swift.json"));
+    for (drafter, tree) in [
+        (format!("skip:{}", sublayers.display()), "chain:3"),
+        ("pipelined:1,3".into(), "trellis:4,1"),
+        (swift, "own:12,6"),
+    ] {
+        bench.check(model, &[tree], &["--drafter", &drafter]);
     }
 }
 

@@ -28,17 +28,20 @@ fn reference_pages_name_every_key() {
         assert!(page.lines().all(|line| line.chars().count() <= 110), "{kind}");
         let schema: serde_json::Value =
             serde_json::from_slice(&finished(&["config", "schema", kind], &[]).stdout).unwrap();
-        undescribed(&schema, kind);
+        described(&schema, "", &page);
     }
 }
 
-/// Every key has a description.
-fn undescribed(schema: &serde_json::Value, path: &str) {
+/// Every key has a description, and every key with a value an entry on the page.
+fn described(schema: &serde_json::Value, table: &str, page: &str) {
     for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
-        let path = format!("{path}.{key}");
+        let path = format!("{table}{key}");
         assert!(inner["description"].as_str().is_some_and(|words| !words.is_empty()), "{path} is not described");
-        undescribed(inner, &path);
-        undescribed(&inner["items"], &path);
+        let is_table = inner["properties"].is_object() || inner["items"]["properties"].is_object();
+        assert!(is_table || page.contains(&format!("- **`{path}`** (")), "{path} is not on the page");
+        let within = format!("{path}.");
+        described(inner, &within, page);
+        described(&inner["items"], &within, page);
     }
 }
 

@@ -186,6 +186,19 @@ fn paths_that_do_not_exist_are_no_names_on_the_hub() {
     assert!(stderr(&here).starts_with("note: checkpoints/tiny is here already"), "{}", stderr(&here));
 }
 
+/// The folder that trainings write to needs not be there.
+#[test]
+fn a_run_that_does_not_exist_is_no_name_on_the_hub() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["generate", "--model", "checkpoints/none", "--prompt", "p"][..], &["fetch", "checkpoints/none"]] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_gorgon"));
+        // Whoever asks this hub waits.
+        command.args(args).current_dir(&folder).env("HF_HOME", folder.path()).env("HF_ENDPOINT", "http://10.255.255.1");
+        let words = stderr(&command.output().unwrap());
+        assert!(words.contains("error: checkpoints/none: no such folder") && !words.contains("http"), "{words}");
+    }
+}
+
 /// Each call is refused with these words and this hint, in a folder with a run, a config and prompts.
 fn refused_with_hints(calls: &[(&[&str], &str, &str)]) {
     let folder = tempfile::tempdir().unwrap();

@@ -18,6 +18,12 @@ fn assert_fails(options: &HubOptions, words: &[&str]) {
 }
 
 #[test]
+fn a_connection_may_take_5_seconds_and_silence_30() {
+    let options = HubOptions::from_vars(&|_| None, Some("home".into())).unwrap();
+    assert_eq!((options.connect_timeout.as_secs(), options.timeout.as_secs()), (5, 30));
+}
+
+#[test]
 fn a_silent_hub_is_left() {
     let server = model();
     let (_folder, mut options) = options(&server.endpoint);

@@ -7,6 +7,15 @@
 //! each output element has one fixed order of accumulation, work is split between threads along outputs only, and
 //! reductions run over logical positions, never over storage positions.
 
+// Kernels in the language of cubecl: positions have a type of their own on the device, elements of an array are
+// assigned and not borrowed, and `!(a < b)` holds for NaN.
+#![cfg_attr(
+    feature = "gpu",
+    allow(clippy::unnecessary_cast, clippy::assign_op_pattern, clippy::neg_cmp_op_on_partial_ord)
+)]
+// Results on the CPU are larger than handles of a device, and few at a time.
+#![cfg_attr(feature = "gpu", allow(clippy::large_enum_variant))]
+
 pub mod activation;
 pub mod adamw;
 pub mod block_attention;

@@ -31,6 +31,7 @@ const STEP: usize = 16;
 
 /// One layer's keys and values.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one for each layer")]
 pub(crate) enum LayerKv {
     /// On the CPU.
     Host(HostKv),

@@ -5,7 +5,7 @@ mod on_backbone;
 #[path = "../../core/tests/shared/mod.rs"]
 mod shared;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::trajectory::{Trajectory, iterate, of_row};
@@ -17,7 +17,7 @@ use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_model::weights::Checkpoint;
 use gorgon_train::config::{CllmConfig, Consistency};
 use gorgon_train::evaluation::Metrics;
-use gorgon_train::llama::Llama;
+use gorgon_train::llama::{Llama, Packed};
 use gorgon_train::lora::{Lora, LoraConfig, NetworkWeights};
 use gorgon_train::methods::cllm::{ConsistencyLoss, Sample, augmented};
 use gorgon_train::methods::{CllmFitting, lm_head as read_lm_head};
@@ -26,6 +26,7 @@ use gorgon_train::trainer::Objective;
 use on_backbone::{assert_slopes, conversations, fitted, step, stirred};
 use safetensors::SafeTensors;
 use serde_json::Value;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -266,18 +267,67 @@ fn fitting(dir: &Path, full: bool, consistency: Consistency) -> CllmFitting {
     }
 }
 
-/// Only the student's side has a gradient, so slopes are those of the text's part.
+/// With states that are the fixed point the objective's slopes are those of the text's part.
 #[test]
 fn gradients_of_the_text_are_slopes() {
     for full in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let mut objective = fitting(dir.path(), full, Consistency::Global);
         for row in objective.trajectories.iter_mut().flatten() {
-            // States that are the fixed point leave the text alone.
             let fixed = row.states.pop().unwrap();
             row.states = vec![fixed];
         }
         assert_slopes(&objective, &stirred(objective.parameters(3)), 2);
+    }
+}
+
+/// `ln p` of the next token behind each of some rows, by a plain pass.
+fn log_probabilities(llama: &Llama, weights: &[Tensor<1>], ids: &[Token], rows: Range<usize>) -> Vec<Vec<f64>> {
+    let packed = Packed { tokens: ids.to_vec(), segments: vec![0..ids.len()] };
+    let head: &Tensor<2> = &llama.lm_head_of(weights);
+    let logits = read(llama.hidden(weights, &packed).inner().matmul(head.clone().transpose()));
+    let vocab = llama.shape().vocab_size;
+    let of = |row: &[f32]| {
+        let sum: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
+        row.iter().map(|&logit| f64::from(logit) - sum.ln()).collect()
+    };
+    logits.chunks_exact(vocab).map(of).skip(rows.start).take(rows.len()).collect()
+}
+
+/// The gradient of the global loss is the slope of the divergence from a teacher that stays as it is.
+#[test]
+fn gradients_of_the_consistency_are_slopes() {
+    let dir = tempfile::tempdir().unwrap();
+    let objective = fitting(dir.path(), true, Consistency::Global);
+    let (decoder, parameters) = (objective.data.features.decoder.clone(), stirred(objective.parameters(3)));
+    let fixture = Fixture { bytes: vec![], json: Value::Null, decoder, llama: objective.llama, parameters };
+    let (prefix, target, state) = ([5, 6, 7], [8, 9, 10, 11, 12], [8, 3, 10, 20, 21]);
+    let sample = Sample { prefix: &prefix, text: &target, target: &target, state: &state };
+    let (loss, gradients) = fixture.losses(sample, [1.0, 0.0, 0.0]);
+    let weights: Vec<Tensor<1>> = fixture.parameters.iter().map(|p| p.value.clone()).collect();
+    // Contexts differ from the second place on: the row before it has read the first wrong token.
+    let said = |weights: &[Tensor<1>], block: &[Token]| {
+        let weights: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff()).collect();
+        log_probabilities(&fixture.llama, &weights, &[&prefix, block].concat(), 4..7)
+    };
+    let teacher = said(&weights, &target);
+    let divergence = |weights: &[Tensor<1>]| -> f64 {
+        let of = |(p, q): (&Vec<f64>, Vec<f64>)| p.iter().zip(q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>();
+        teacher.iter().zip(said(weights, &state)).map(of).sum()
+    };
+    assert!((loss - divergence(&weights)).abs() < 1e-4 * loss, "{loss} {}", divergence(&weights));
+    for (i, (parameter, gradient)) in fixture.parameters.iter().zip(&gradients).enumerate() {
+        let direction: Vec<f32> = (0..gradient.len()).map(|j| ((j + 3 * i) * 7919 % 101) as f32 / 50.0 - 1.0).collect();
+        let expected: f64 = gradient.iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
+        let moved = |by: f32| {
+            let mut moved = weights.clone();
+            let direction = TensorData::new(direction.clone(), [direction.len()]);
+            moved[i] = moved[i].clone() + Tensor::<1>::from_data(direction, &Device::flex()) * by;
+            divergence(&moved)
+        };
+        let by = 2e-3;
+        let slope = (moved(by) - moved(-by)) / f64::from(2.0 * by);
+        assert!((slope - expected).abs() < 0.02 * (0.05 + slope.abs()), "{}: {expected} {slope}", parameter.name);
     }
 }
 

@@ -41,15 +41,18 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The failure for a path that does not exist and is meant as one here: its folder is there, or it begins nearly as a
-/// path here does. Then the hub is not asked, unless the name has a revision as in `owner/name@main`.
+/// The failure for a path that does not exist and is meant as one here: its folder is there, it begins nearly as a
+/// path here does, or with the folder that trainings write to. Then the hub is not asked, unless the name has a
+/// revision as in `owner/name@main`.
 pub fn missing(path: &Path) -> Option<Failure> {
     let repo = path.to_str().filter(|name| Repo::parse(name).is_ok());
     if path.exists() || repo.is_some_and(|name| name.contains('@')) {
         return None;
     }
     let parent = path.parent().filter(|parent| parent.is_dir() && !parent.as_os_str().is_empty());
-    if parent.is_none() && !absent::begins_nearly_here(path) {
+    let is_meant =
+        parent.is_some() || path.starts_with(gorgon_train::config::checkpoints()) || absent::begins_nearly_here(path);
+    if !is_meant {
         return None;
     }
     let none = || format!("no model is in {}", absent::shown(absent::existing(path)));

@@ -20,11 +20,20 @@ pub enum Family {
         /// `α_FB`; 0 if not given.
         fallback: f64,
     },
+    /// SpecDec's: a draft is among the target's `beta` top tokens, with at least `1 − α` of the top-1 token's
+    /// probability, which is `τ = −ln(1 − α)`.
+    TopBeta {
+        /// How many tokens; 3 if not given, as in SpecDec.
+        beta: usize,
+    },
 }
+
+/// SpecDec's number of top tokens.
+const TOP_BETA: usize = 3;
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cascade(Deferral::Chow),
         Self::Cascade(Deferral::Diff),
         Self::Cascade(Deferral::Opt),
@@ -34,6 +43,7 @@ impl Family {
         Self::Lossy,
         Self::LossyGreedy,
         Self::Bild { fallback: 0.0 },
+        Self::TopBeta { beta: TOP_BETA },
     ];
 
     /// Its name, as in a list of rules.
@@ -48,6 +58,7 @@ impl Family {
             Self::Lossy => "lossy",
             Self::LossyGreedy => "lossy-greedy",
             Self::Bild { .. } => "bild",
+            Self::TopBeta { .. } => "top-beta",
         }
     }
 
@@ -61,6 +72,7 @@ impl Family {
             Self::Lossy | Self::LossyGreedy => format!("lossy:{alpha}").parse(),
             // `-ln 1` is a negative zero.
             Self::Bild { fallback } => format!("bild:{fallback},{}", (1.0 - alpha).ln().abs()).parse(),
+            Self::TopBeta { beta } => format!("top-beta:{beta},{}", (1.0 - alpha).ln().abs()).parse(),
         }
     }
 
@@ -77,6 +89,7 @@ impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bild { fallback } if *fallback > 0.0 => write!(f, "bild:{fallback}"),
+            Self::TopBeta { beta } if *beta != TOP_BETA => write!(f, "top-beta:{beta}"),
             family => f.write_str(family.name()),
         }
     }
@@ -90,17 +103,21 @@ impl FromStr for Family {
         let unknown = || {
             let known: Vec<&str> = Self::ALL.map(Self::name).to_vec();
             format!(
-                "no rule is swept as {text:?}: expected names without their parameters: {} or bild:FB",
+                "no rule is swept as {text:?}: expected names without their parameters: {} bild:FB or top-beta:B",
                 known.join(", ")
             )
         };
-        match (named, text.strip_prefix("bild:")) {
+        match (named, text.split_once(':')) {
             (Some(family), _) => Ok(family),
-            (None, Some(fallback)) => match fallback.parse::<f64>() {
+            (None, Some(("bild", fallback))) => match fallback.parse::<f64>() {
                 Ok(fallback) if (0.0..=1.0).contains(&fallback) => Ok(Self::Bild { fallback }),
                 _ => Err(format!("{text:?}: the fallback threshold is between 0 and 1")),
             },
-            (None, None) => Err(unknown()),
+            (None, Some(("top-beta", beta))) => match beta.parse::<usize>() {
+                Ok(beta) if beta > 0 => Ok(Self::TopBeta { beta }),
+                _ => Err(format!("{text:?}: a number of top tokens, at least 1")),
+            },
+            (None, _) => Err(unknown()),
         }
     }
 }

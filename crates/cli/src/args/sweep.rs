@@ -28,7 +28,7 @@ pub struct Sweep {
     #[arg(long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: u32,
     /// Rules without their α, separated by commas: chow, diff, opt, token-v1, token-v2, token-v3, lossy, lossy-greedy,
-    /// bild, bild:FB [default: all].
+    /// bild, bild:FB, top-beta, top-beta:B [default: all].
     #[arg(long, value_name = "R", value_delimiter = ',')]
     pub accept: Vec<Family>,
     /// 0 takes the top-1 token; 1 samples from the model as it is.

@@ -192,7 +192,7 @@ fn merged_passes_are_fewer() {
         found.accepted
     };
     let (merged, apart) = (steps(false), steps(true));
-    assert!(merged.len() <= apart.len(), "{merged:?} {apart:?}");
+    assert!(merged.len() < apart.len(), "{merged:?} {apart:?}");
     // Every second pass of the published form only looks ahead.
     assert!(apart.iter().step_by(2).all(|&accepted| accepted == 0), "{apart:?}");
 }

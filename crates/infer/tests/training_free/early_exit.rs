@@ -5,13 +5,16 @@ use crate::shared;
 use gorgon_core::Token;
 use gorgon_core::dist::Row;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
+use gorgon_draft::drafter::Drafter;
 use gorgon_draft::early_exit::EarlyExitDrafter;
 use gorgon_draft::skip::{SkipDrafter, Sublayers};
 use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::PassPlan;
 use gorgon_model::target::{DecoderTarget, Target};
 use serde_json::Value;
+use std::sync::Arc;
 
 fn tokens(value: &Value) -> Vec<Token> {
     value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as Token).collect()
@@ -111,6 +114,25 @@ fn logits_without_sublayers_are_the_fixtures() {
             assert!(far < 1e-4, "skip {number}, {name}: {far}");
             assert!(target.commit(&[0]).is_err(), "rows without all sub-layers are never committed");
         }
+    }
+}
+
+/// Drafts of the whole model are what it says: all are accepted, in every step.
+#[test]
+fn drafts_of_the_whole_model_are_accepted() {
+    let Some(root) = shared::shared("fixtures/early_exit", "early_exit") else { return };
+    let decoder = decoder(&root.join("model"));
+    let (layers, nothing) = (decoder.config().layers, Sublayers::default());
+    all_accepted(&decoder, &mut EarlyExitDrafter::new(layers));
+    all_accepted(&decoder, &mut SkipDrafter::new("skip".into(), nothing, Some(0.0)));
+}
+
+fn all_accepted<D: Drafter>(decoder: &Arc<Decoder>, drafter: &mut D) {
+    let prompt: Vec<Token> = (1..40).map(|i| (i * 7) % 200).collect();
+    let mut by_hand = ByHand::new(decoder, &prompt, drafter);
+    for _ in 0..8 {
+        let step = by_hand.step(&ChainTree::new(5).unwrap());
+        assert_eq!((step.draft.tree().len(), step.accepted), (6, 5));
     }
 }
 

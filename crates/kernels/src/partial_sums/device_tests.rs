@@ -12,10 +12,13 @@ pub(crate) fn parts(sums: &[f32], shape: [usize; 3], dtype: DType, device: &Devi
     PartialSums::of_parts(flat(sums.to_vec(), dims, device), shape, dtype)
 }
 
+/// A value in a number format.
+pub(crate) type Round = fn(f32) -> f32;
+
 /// The number formats that the device computes in, with their rounding.
-pub(crate) fn formats(device: &Device) -> Vec<(DType, fn(f32) -> f32)> {
-    let exact: fn(f32) -> f32 = |x| x;
-    let nearest: fn(f32) -> f32 = |x| bf16::from_f32(x).to_f32();
+pub(crate) fn formats(device: &Device) -> Vec<(DType, Round)> {
+    let exact: Round = |x| x;
+    let nearest: Round = |x| bf16::from_f32(x).to_f32();
     let in_bf16 = has_bf16(device).then_some((DType::BF16, nearest));
     std::iter::once((DType::F32, exact)).chain(in_bf16).collect()
 }

@@ -1,7 +1,7 @@
 //! The files of a method's training, and the measurements of it.
 
 use crate::failure::Failure;
-use crate::fitting::fitted_folder;
+use crate::fitting::{ADAPTER, HEADS, fitted_folder};
 use gorgon_draft::folder::open_weights;
 use gorgon_runs::run_dir::RunView;
 use serde::{Deserialize, Serialize};
@@ -48,15 +48,29 @@ impl Fitted {
             number("tau").or_else(|| number("loss").map(|loss| -loss))
         };
         let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
-        let folder = fitted_folder(run);
-        let weights = open_weights(&folder)?
-            .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
-        let parameters = weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum();
+        let parameters = fitted_parts(run).iter().map(|folder| count(folder)).sum::<Result<_, _>>()?;
         let text = std::fs::read_to_string(seconds).unwrap_or_default();
         let measured: Value = serde_json::from_str(&text).unwrap_or_default();
         let seconds = measured["seconds"].as_f64().filter(|_| measured["undisturbed"] == true);
         Ok(Self { run: run.into(), variant, score, parameters, seconds })
     }
+}
+
+/// The folders with all that was fitted. An adapter stands for the model that it was merged into.
+fn fitted_parts(run: &Path) -> Vec<PathBuf> {
+    let (folder, adapter) = (fitted_folder(run), run.join(ADAPTER));
+    match adapter.is_dir() {
+        true if folder.ends_with(HEADS) => vec![folder, adapter],
+        true => vec![adapter],
+        false => vec![folder],
+    }
+}
+
+/// The numbers in a folder's weights.
+fn count(folder: &Path) -> Result<usize, Failure> {
+    let weights = open_weights(folder)?
+        .ok_or_else(|| Failure::run(format!("{}: the training left no weights", folder.display())))?;
+    Ok(weights.entries().values().map(|entry| entry.shape.iter().product::<usize>()).sum())
 }
 
 /// A method with a tree, measured.

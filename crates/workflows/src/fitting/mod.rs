@@ -4,6 +4,8 @@
 pub const HEADS: &str = "heads";
 /// Where a training leaves a draft model in the run folder.
 pub const FITTED_MODEL: &str = "model";
+/// Where a training leaves an adapter of the backbone in the run folder.
+pub const ADAPTER: &str = "adapter";
 /// The folder of a fitted backbone in a run folder.
 pub const MERGED: &str = "merged";
 
