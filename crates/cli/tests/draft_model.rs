@@ -142,8 +142,8 @@ fn lossy_rules_are_swept() {
     let (out, plots) = (job.text("rows.json"), job.text("plots"));
     let all = json(&swept(&["--temperature", "1", "--json", "--out", &out, "--plots", &plots]));
     let points = all["points"].as_array().unwrap();
-    // Two temperatures with three references each, since lossy greedy is at 0; nine rules at two values of α.
-    assert_eq!(points.len(), 6 + 18, "{all}");
+    // Two temperatures with three references each, since lossy greedy is at 0; ten rules at two values of α.
+    assert_eq!(points.len(), 6 + 20, "{all}");
     for point in points {
         let is_reference = point["alpha"].is_null();
         let lossless = is_reference && point["rule"] != "draft model alone";
@@ -159,7 +159,7 @@ fn lossy_rules_are_swept() {
         assert_eq!(point["answers"], 2);
     }
     let rows: serde_json::Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
-    assert_eq!(rows["answers"].as_array().map(Vec::len), Some(2 * 24));
+    assert_eq!(rows["answers"].as_array().map(Vec::len), Some(2 * 26));
     for name in ["quality-rejections.svg", "quality-speed.svg"] {
         let svg = std::fs::read_to_string(Path::new(&plots).join(name)).unwrap();
         // Whatever rejects everything is not drawn.
