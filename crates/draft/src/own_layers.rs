@@ -76,7 +76,7 @@ impl<'a> OwnLayers<'a> {
     }
 
     /// States from which verification resumes after the first layers; `None` for a tree that dropped or moved nodes,
-    /// which is verified from the start.
+    /// and where these are all layers: it is verified from the start.
     ///
     /// # Errors
     /// When the target fails.
@@ -89,6 +89,9 @@ impl<'a> OwnLayers<'a> {
         }
         if self.read < tree.len() {
             self.read_on(tree)?;
+        }
+        if self.streams.is_empty() {
+            return Ok(None);
         }
         Ok(Some(Resume { stream: HiddenStates::concat(&self.streams), layer }))
     }
