@@ -32,8 +32,7 @@ fn corrections_are_logged_and_learnt() {
     };
     let prompts = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story.", "Who are you?", "Count to 9."];
     let files = || job.dir.path().read_dir().unwrap().count();
-    let before = files();
-    chat(prompts[0], &["--drafter", &drafter]);
+    let (before, _) = (files(), chat(prompts[0], &["--drafter", &drafter]));
     assert_eq!(files(), before, "nothing is written without --learn");
     for prompt in prompts {
         assert_eq!(chat(prompt, &["--drafter", &drafter, "--learn", &log]), chat(prompt, &["--drafter", "none"]));

@@ -283,7 +283,7 @@ fn gradients_of_the_text_are_slopes() {
 
 /// `ln p` of the next token behind each of some rows, by a plain pass.
 fn log_probabilities(llama: &Llama, weights: &[Tensor<1>], ids: &[Token], rows: Range<usize>) -> Vec<Vec<f64>> {
-    let packed = Packed { tokens: ids.to_vec(), segments: vec![0..ids.len()] };
+    let packed = Packed { tokens: ids.to_vec(), segments: std::iter::once(0..ids.len()).collect() };
     let head: &Tensor<2> = &llama.lm_head_of(weights);
     let logits = read(llama.hidden(weights, &packed).inner().matmul(head.clone().transpose()));
     let vocab = llama.shape().vocab_size;
