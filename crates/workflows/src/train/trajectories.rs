@@ -97,7 +97,7 @@ pub fn write(options: &TrajectoryOptions, settings: &Settings) -> Result<Option<
     Ok(Some(counts))
 }
 
-/// Whether every shard of a folder has its file of trajectories.
+/// Whether there is a file of trajectories for each shard in a folder.
 ///
 /// # Errors
 /// When the folder cannot be read.
