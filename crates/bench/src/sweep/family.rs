@@ -115,7 +115,7 @@ impl FromStr for Family {
             },
             (None, Some(("top-beta", beta))) => match beta.parse::<usize>() {
                 Ok(beta) if beta > 0 => Ok(Self::TopBeta { beta }),
-                _ => Err(format!("{text:?}: a number of top tokens, at least 1")),
+                _ => Err(format!("{text:?}: the number of top tokens is at least 1")),
             },
             (None, _) => Err(unknown()),
         }
