@@ -73,6 +73,10 @@ pub struct Method {
     /// Keys of that config to override, as `key.path=value`.
     #[serde(default)]
     pub overrides: Vec<String>,
+    /// Folder of the shards that it is fitted to, where they are others than those of the comparison: a log of
+    /// `gorgon serve --learn`.
+    #[serde(default)]
+    pub data: Option<PathBuf>,
     /// Drafter, as `--drafter` names it; `{run}` stands for the run folder. If it is not set, the heads decide.
     #[serde(default)]
     pub drafter: Option<String>,
@@ -141,6 +145,10 @@ impl CompareConfig {
             let (key, given) = (format!("methods[{i}].overrides"), method.overrides.join(" "));
             let reason = "there is no training (config) whose keys they could be";
             check.require(method.config.is_some() || method.overrides.is_empty(), &key, given, reason);
+            if let (None, Some(data)) = (&method.config, &method.data) {
+                let reason = "there is no training (config) that could read it";
+                check.require(false, &format!("methods[{i}].data"), data.display(), reason);
+            }
         }
         check.finish()
     }

@@ -136,7 +136,7 @@ fn training(
     let overrides: Vec<String> = method.overrides.iter().cloned().chain(budget).chain(rate).collect();
     let mut training: TrainConfig = crate::config::load(file, &overrides)?;
     training.model.clone_from(&job.model);
-    training.data.clone_from(&job.data);
+    training.data.clone_from(method.data.as_ref().unwrap_or(&job.data));
     training.runs = runs.into();
     training.seed = seed;
     training.train_conversations = conversations.or(training.train_conversations);

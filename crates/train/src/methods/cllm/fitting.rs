@@ -81,7 +81,8 @@ impl CllmFitting {
     /// A random state of a random block of a conversation: a function of step and conversation. `None` without blocks.
     /// Held-out states are never augmented.
     pub(super) fn sample(&self, held_out: bool, index: usize, step: Option<u64>) -> Option<State<'_>> {
-        let all = if held_out { &self.held_out[index] } else { &self.trajectories[index] };
+        // A plan measures an evaluation of more held-out conversations than there may be.
+        let all = if held_out { self.held_out.get(index)? } else { &self.trajectories[index] };
         let stream = step.map_or(u64::MAX, |step| step.wrapping_mul(self.data.rows.len() as u64));
         let mut random = SeededRandom::stream(self.seed ^ STATES, stream.wrapping_add(index as u64));
         let draw =

@@ -118,8 +118,9 @@ impl SpaceSftFitting {
         self.llama.hidden_masked(&applied, &masked.packed, (&mask[0], &masked.masks))
     }
 
-    /// Losses of all labels, and where `scale` is given, gradients of `scale` times their sum.
-    fn losses(
+    /// Losses of all labels, and where `scale` is given, gradients of `scale` times their sum with respect to `weights`:
+    /// those of [`Objective::parameters`], the mask last.
+    pub fn losses(
         &self,
         weights: &[Tensor<1>],
         masked: &Masked,

@@ -1,0 +1,54 @@
+//! The law of text, by enumeration.
+
+use crate::composed::models::{TINY, generate};
+use gorgon_core::Token;
+use gorgon_core::accept::AcceptanceRule;
+use gorgon_core::accept::random::enumerate;
+use gorgon_core::dist::{Row, Transform};
+use gorgon_core::tree::TreeBuilder;
+use gorgon_draft::drafter::Drafter;
+use gorgon_model::decoder::Decoder;
+use gorgon_model::hooks::Hooks;
+use gorgon_model::target::{DecoderTarget, Target};
+use std::sync::Arc;
+
+const PROMPT: &[Token] = &[1, 0, 2, 1, 0];
+/// The first token is plain decoding's, two more come of drafted steps.
+const NEW: usize = 3;
+
+fn place(text: &[Token]) -> usize {
+    text.iter().fold(0, |place, &token| place * TINY.vocab_size + token as usize)
+}
+
+/// Adds the probabilities of all texts that continue one.
+fn extend(target: &Arc<Decoder>, transform: &Transform, text: &[Token], probability: f64, law: &mut [f64]) {
+    if text.len() == NEW {
+        law[place(text)] += probability;
+        return;
+    }
+    let read = [PROMPT, text].concat();
+    let mut alone = DecoderTarget::new(target.clone(), 16, Hooks::none());
+    let hidden = alone.prefill(&read).unwrap().hidden.narrow(read.len() - 1, 1);
+    let logits = alone.logits(&hidden);
+    for (token, &p) in (0..).zip(transform.apply(Row::Logits(&logits)).iter()) {
+        extend(target, transform, &[text, &[token]].concat(), probability * p, law);
+    }
+}
+
+/// Greatest difference between the law of a drafter's text and plain decoding's.
+pub fn error(
+    target: &Arc<Decoder>,
+    drafter: &mut dyn Drafter,
+    tree: &dyn TreeBuilder,
+    (rule, transform): (&dyn AcceptanceRule, &Transform),
+) -> f64 {
+    let mut plain = vec![0.0; TINY.vocab_size.pow(NEW as u32)];
+    extend(target, transform, &[], 1.0, &mut plain);
+    let mut found = vec![0.0; plain.len()];
+    for (probability, generation) in
+        enumerate(|random| generate(target, &mut *drafter, (tree, rule), (PROMPT, NEW), random))
+    {
+        found[place(&generation.ids)] += probability;
+    }
+    found.iter().zip(&plain).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}

@@ -1,0 +1,10 @@
+//! Drafters without weights of their own, on every architecture: no draft changes greedy text, sampled text keeps its
+//! distribution, and rejected drafts leave no trace.
+
+mod by_hand;
+mod early_exit;
+mod every_method;
+mod kangaroo;
+mod lookahead;
+mod suffix;
+mod swift;

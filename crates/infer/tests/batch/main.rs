@@ -1,7 +1,0 @@
-//! A batch decodes every sequence as if it were alone, plainly and with any drafter, however slots are refilled.
-
-mod answers;
-mod errors;
-#[path = "../every_drafter/mod.rs"]
-mod every_drafter;
-mod talks;
