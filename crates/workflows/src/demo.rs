@@ -4,11 +4,12 @@ pub mod equality;
 pub mod formats;
 pub mod grow;
 
+use crate::config::Resume;
 use crate::failure::Failure;
 use crate::settings::Settings;
-use crate::{config, distill, train};
+use crate::{config, distill, fitting, hub_id, train};
 use gorgon_data::config::{DistillConfig, Synthetic};
-use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::run_dir::{self, RunDir};
 use gorgon_tiny_chat::{self as synth, Split};
 use gorgon_train::config::TrainConfig;
 use serde_json::json;
@@ -49,7 +50,13 @@ pub fn trained(options: &Options, settings: &Settings) -> Result<Option<RunDir>,
         return Ok(None);
     }
     settings.console.say("\n== Medusa heads are fitted to the answers");
-    match train::execute(&train_config(options, &data)?, None, false, settings)? {
+    let config = train_config(options, &data)?;
+    let before = earlier(&config)?;
+    if let Some(run) = &before {
+        settings.console.say(format!("those of {} are taken; remove it to fit new ones", run.display()));
+    }
+    let resume = before.as_deref().map(|run| Resume { run, allow_change: &[] });
+    match train::execute(&config, resume, false, settings)? {
         train::Done::Finished(run) => Ok(Some(run)),
         _ => Ok(None),
     }
@@ -70,6 +77,17 @@ fn train_config(options: &Options, data: &Path) -> Result<TrainConfig, Failure> 
     train.data = data.into();
     train.runs = options.dir.clone();
     Ok(train)
+}
+
+/// The run of an earlier demo with this config, finished or not.
+fn earlier(config: &TrainConfig) -> Result<Option<PathBuf>, Failure> {
+    let stem = format!("{}-{}", config.method.name(), hub_id::stem(&config.model, Path::new(&config.model)));
+    let run = run_dir::latest(&config.runs, &stem)?;
+    let is_same = |run: &PathBuf| {
+        let resume = Resume { run, allow_change: &[] };
+        fitting::changes(Some(resume), &config.clone().resolved()).is_ok_and(|changes| changes.is_empty())
+    };
+    Ok(run.filter(is_same))
 }
 
 /// Writes two files of held-out prompts: to calibrate on, and to measure on.

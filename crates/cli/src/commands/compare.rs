@@ -1,4 +1,4 @@
-//! `gorgon compare`: several methods fitted to the same answers of one backbone, calibrated and measured side by side.
+//! `gorgon compare`: several methods fitted to answers of one backbone, calibrated and measured side by side.
 //!
 //! Finished work lies on the disk: shards, a run folder per training, a file per measurement. `--resume` does
 //! whatever is missing.
@@ -36,7 +36,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
     if args.dry_run {
         return Ok(super::config::planned(&plan, settings));
     }
-    let is_distilled = compare::has_shards(&config) || compare::distil(&config, settings)?;
+    let is_distilled = compare::has_shards(&config.data) || compare::distil(&config, settings)?;
     if !is_distilled || !compare::write_trajectories(&config, settings)? {
         return Ok(ExitCode::FAILURE);
     }
@@ -67,7 +67,12 @@ fn show(measured: &Measured, settings: &Settings) {
 
 /// Fails where there are no shards, and no config that makes them.
 fn check_shards(config: &CompareConfig) -> Result<(), Failure> {
-    if compare::has_shards(config) || config.distill.is_some() {
+    for (i, data) in config.methods.iter().enumerate().filter_map(|(i, method)| Some((i, method.data.as_ref()?))) {
+        if !compare::has_shards(data) {
+            return Err(Failure::input(format!("methods[{i}].data: {}: there are no shards here", data.display())));
+        }
+    }
+    if compare::has_shards(&config.data) || config.distill.is_some() {
         return Ok(());
     }
     let message = format!("data: {}: there are no shards here", config.data.display());

@@ -75,5 +75,11 @@ fn finish(args: &Demo, run: &str, document: &Value, started: Instant, settings: 
     let seconds = started.elapsed().as_secs_f64();
     printer::line("");
     printer::line(&format!("run folder {run} (metrics.jsonl, plots/*.svg); {seconds:.0} s in all"));
-    printer::line(&format!("gorgon chat --model {} --heads {run}", args.model));
+    let grown = args.dir.join(grown::FOLDER);
+    if document["grown"].is_null() {
+        printer::line(&format!("gorgon chat --model {} --heads {run}", args.model));
+    } else {
+        let [model, heads] = ["model", "heads"].map(|name| grown.join(name).display().to_string());
+        printer::line(&format!("gorgon chat --model {model} --heads {heads}"));
+    }
 }

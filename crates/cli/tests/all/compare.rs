@@ -97,24 +97,29 @@ fn missing_trajectories_of_a_method_are_written() {
     assert!(std::fs::read(&file).unwrap() == others);
 }
 
+/// Also its trajectories are those of its own data.
 #[test]
 fn a_method_is_fitted_to_data_of_its_own() {
-    let job = Job::new();
+    let (job, answers) = (Job::new(), Job::new());
     job.distill(&[]);
-    let answers = Job::like(&job);
+    answers.distill(&["synthetic.seed=10"]);
     let other = format!(
-        "[[methods]]\nname = \"other\"\nconfig = {:?}\ndata = {:?}\ntree = \"chain:2\"\n",
+        "[[methods]]\nname = \"other\"\nconfig = {:?}\ndata = {:?}\nmodel = \"{{run}}/merged\"\n\
+         overrides = ['method=\"cllm\"', \"cllm.lora.rank=4\"]\ndrafter = \"jacobi:4\"\n",
         job.path("train.toml"),
         answers.path("data")
     );
     let config = config(&job, &other);
     let short = ["compare", "-c", &config, "seeds=[1]", "learning_curve=[]", "temperatures=[0.0]", "--json"];
     let run = json(&finished(&short, &[]))["run"].as_str().unwrap().to_owned();
-    for (method, owner) in [("medusa", &job), ("other", &answers)] {
-        let file = format!("{run}/{method}-seed1-rateown/medusa-model-1/config.toml");
+    for (name, owner) in [("medusa-seed1-rateown/medusa", &job), ("other-seed1-rateown/cllm", &answers)] {
+        let file = format!("{run}/{name}-model-1/config.toml");
         let written: toml::Table = std::fs::read_to_string(file).unwrap().parse().unwrap();
         assert_eq!(written["data"].as_str(), owner.path("data").to_str());
     }
+    let has = |job: &Job| job.path("data/trajectories-00000.parquet").is_file();
+    assert!(has(&answers) && !has(&job));
+    finished(&[&short[..], &["--resume", &run]].concat(), &[]);
 }
 
 #[test]
@@ -132,6 +137,9 @@ fn wrong_comparisons_are_refused_and_leave_nothing() {
     refused(&["compare", "-c", &twice], &["two methods are called"]);
     let unread = config(&job, "[[methods]]\nname = \"Jacobi\"\ndrafter = \"jacobi:4\"\ndata = \"answers\"\n");
     refused(&["compare", "-c", &unread], &["methods[2].data", "answers"]);
+    let trained = format!("[[methods]]\nname = \"other\"\nconfig = {:?}\n", job.path("train.toml"));
+    let nowhere = config(&job, &format!("{trained}data = \"nowhere\"\n"));
+    refused(&["compare", "-c", &nowhere], &["methods[2].data", "nowhere", "no shards"]);
     assert!(!job.path("runs").exists());
     job.write("broken.pt", "no pickle");
     let out = job.text("converted");

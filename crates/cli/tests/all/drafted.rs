@@ -1,8 +1,7 @@
 //! Drafted decoding through the command line.
 
-use crate::shared;
-
 use crate::gorgon;
+use crate::shared;
 
 use gorgon::{Model, gorgon, json, refused, stderr, stdout};
 use gorgon_draft::medusa::{MedusaConfig, ParameterSpec};

@@ -1,9 +1,8 @@
 //! `gorgon inspect` of everything that gorgon reads and writes; numbers are numbers.
 
-use crate::shared;
-
 use crate::chain;
 use crate::gorgon;
+use crate::shared;
 
 use chain::{Job, backbone, finished};
 use gorgon::{Model, gorgon, json, refused, stderr, stdout};

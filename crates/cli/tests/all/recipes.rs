@@ -1,5 +1,5 @@
 //! The recipes in `configs/recipes`: each is planned on the shape of its model, without weights, and the predictions
-//! stand in `docs/src/recipes.md`.
+//! stand in `docs/src/recipes.md`. The configs of the model of this repository are planned too.
 
 use crate::chain;
 use crate::gorgon;
@@ -113,7 +113,8 @@ fn recipes_are_planned_on_shapes() {
 /// without data, which is quicker.
 const ON_DATA: [&str; 5] = ["cllm", "distill-spec", "layerskip", "medusa-2", "space-sft"];
 
-/// A config of the small model with this one's files in place of those that other jobs write, and less to read.
+/// The config with paths that exist here, and a smaller corpus. Keys that need another job's output are left out, so
+/// `init_from`, `keep_start`, `publish` and `labels` are not planned.
 fn self_contained(file: &Path, model: &str, data: &Path) -> toml::Table {
     let mut keys: toml::Table = std::fs::read_to_string(file).unwrap().parse().unwrap();
     ["init_from", "keep_start", "publish", "labels"].iter().for_each(|key| drop(keys.remove(*key)));

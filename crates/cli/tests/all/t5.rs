@@ -1,8 +1,7 @@
 //! Encoder-decoder models on the command line: what takes them, and what refuses them by name.
 
-use crate::shared;
-
 use crate::gorgon;
+use crate::shared;
 
 use gorgon::{gorgon, json, refused, stderr};
 use gorgon_model::random::T5Shape;

@@ -341,7 +341,9 @@ fn the_demo_goes_all_the_way() {
     assert!(stdout(&finished(&["inspect", body], &[])).contains("no problems"));
     finished(&["generate", "--model", body, "--heads", heads, "--prompt", "Hi", "--max-new-tokens", "4"], &[]);
     let small = ["demo", "--model", model, "--dialogues", "24", "--dir", &dir, "--grow", "0", "--json"];
-    assert!(json(&finished(&small, &[]))["grown"].is_null());
+    let again = json(&finished(&small, &[]));
+    assert!(again["grown"].is_null());
+    assert_eq!(again["run"].as_str(), Some(run), "heads of an earlier demo are taken");
     refused(&["demo", "--model", "/no/such/model"], &["/no/such/model"]);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of `early_exit`: its settings. Drafts and verification need a model: `infer/tests/training_free`.
+//! Tests of `early_exit`: its settings. Drafts and verification need a model: `infer/tests/all/training_free`.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 //! Tests of `swift`: settings, the first set, the width of the path. The search needs a model:
-//! `infer/tests/training_free`.
+//! `infer/tests/all/training_free`.
 
 use super::*;
 

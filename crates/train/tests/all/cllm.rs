@@ -96,7 +96,7 @@ fn check_gradients(fixture: &Fixture, (number, name): (usize, &str), gradients: 
     }
 }
 
-/// The answer's tokens alone: the mean over all of them less the prompt's share.
+/// Loss and gradients over the answer's tokens: sums over all tokens, less sums over the prompt's.
 fn check_answer(fixture: &Fixture, number: usize, prefix: &[Token], sample: Sample<'_>, expected: &Value) {
     let (first, rest) = prefix.split_at(1);
     let prompt = Sample { prefix: first, text: rest, target: rest, state: rest };
@@ -282,7 +282,7 @@ fn fitting(dir: &Path, full: bool, consistency: Consistency) -> CllmFitting {
         seed: 3,
         block: 4,
         trajectories: trajectories(&data.rows),
-        held_out: trajectories(&data.held_out),
+        held_out: data.held_out.iter().map(|row| row.row).zip(trajectories(&data.held_out)).collect(),
         data,
     }
 }

@@ -1,5 +1,5 @@
-//! SPACE with its backbone: where masks stand, slopes, limits, and training that neither threads nor interruptions
-//! change by a bit.
+//! SPACE with its backbone: losses and gradients of another implementation, where masks stand, slopes, limits, and
+//! training that neither threads nor interruptions change by a bit.
 
 use crate::on_backbone;
 use crate::shared;

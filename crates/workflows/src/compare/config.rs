@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub struct CompareConfig {
     /// Backbone: a model folder or a repo id on the hub.
     pub model: String,
-    /// Folder of the shards that every method is fitted to.
+    /// Folder of the shards that methods without `data` of their own are fitted to.
     pub data: PathBuf,
     /// Config of the distillation that makes the shards, if there are none yet.
     #[serde(default)]
@@ -73,8 +73,8 @@ pub struct Method {
     /// Keys of that config to override, as `key.path=value`.
     #[serde(default)]
     pub overrides: Vec<String>,
-    /// Folder of the shards that it is fitted to, where they are others than those of the comparison: a log of
-    /// `gorgon serve --learn`.
+    /// Folder of shards for this method alone, for example a log of `gorgon serve --learn`. If it is not set, those of
+    /// the comparison.
     #[serde(default)]
     pub data: Option<PathBuf>,
     /// Drafter, as `--drafter` names it; `{run}` stands for the run folder. If it is not set, the heads decide.

@@ -1,4 +1,5 @@
-//! Comparison of methods: fitted to the same answers of one backbone, then measured side by side.
+//! Comparison of methods: fitted to answers of one backbone, the same ones unless a method names others, then measured
+//! side by side.
 //!
 //! Finished work lies on the disk: shards, a run folder per training, a file per measurement. A resumed comparison does
 //! what is missing.
@@ -23,6 +24,7 @@ use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::{self, RunDir};
 use gorgon_train::config::{MethodConfig, TrainConfig};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -78,9 +80,9 @@ fn finished_trainings(run: &Path) -> Result<usize, Failure> {
     Ok(entries.filter_map(Result::ok).filter(|entry| entry.path().join(SECONDS).is_file()).count())
 }
 
-/// Whether the shards that methods are fitted to are there.
-pub fn has_shards(config: &CompareConfig) -> bool {
-    shard::files(&config.data).is_ok_and(|files| !files.is_empty())
+/// Whether there are shards in a folder.
+pub fn has_shards(folder: &Path) -> bool {
+    shard::files(folder).is_ok_and(|files| !files.is_empty())
 }
 
 /// Lets the model answer, if the config says how. Returns whether it was done.
@@ -97,30 +99,30 @@ pub fn distil(comparison: &CompareConfig, settings: &Settings) -> Result<bool, F
     Ok(matches!(distill::execute(job, false, settings)?, distill::Done::Written(_)))
 }
 
-/// Writes the Jacobi trajectories that a method is fitted to, if there is such a method and they are missing. Returns
-/// whether all that the methods need is there.
+/// Writes the Jacobi trajectories that methods are fitted to, where they are missing. Returns whether all that the
+/// methods need is there.
 ///
 /// # Errors
 /// When a config is wrong, or they cannot be computed or written.
 pub fn write_trajectories(comparison: &CompareConfig, settings: &Settings) -> Result<bool, Failure> {
     let first = Variant { seed: comparison.seeds[0], rate: None, conversations: None };
-    let mut is_needed = false;
+    let mut folders = BTreeSet::new();
     for method in &comparison.methods {
         let Some(file) = &method.config else { continue };
         let training = training(comparison, method, file, first, Path::new("."))?;
-        is_needed |= matches!(training.method, MethodConfig::Cllm { .. });
+        if matches!(training.method, MethodConfig::Cllm { .. }) && !train::has_trajectories(&training.data)? {
+            folders.insert(training.data);
+        }
     }
-    if !is_needed || train::has_trajectories(&comparison.data)? {
-        return Ok(true);
+    for data in folders {
+        settings.console.say(format!("\n== Jacobi trajectories of the answers in {}", data.display()));
+        let (model, block) = (comparison.model.clone(), train::DEFAULT_BLOCK as usize);
+        if train::write_trajectories(&train::TrajectoryOptions { data, model, block }, settings)?.is_none() {
+            settings.console.say("stopped; the same command resumes from here");
+            return Ok(false);
+        }
     }
-    settings.console.say("\n== Jacobi trajectories of the answers");
-    let (data, model) = (comparison.data.clone(), comparison.model.clone());
-    let options = train::TrajectoryOptions { data, model, block: train::DEFAULT_BLOCK as usize };
-    let is_whole = train::write_trajectories(&options, settings)?.is_some();
-    if !is_whole {
-        settings.console.say("stopped; the same command resumes from here");
-    }
-    Ok(is_whole)
+    Ok(true)
 }
 
 /// The config of one training.

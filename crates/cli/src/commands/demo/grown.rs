@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// Folder of the grown model and heads.
-const FOLDER: &str = "grown";
+pub(super) const FOLDER: &str = "grown";
 /// Rounds of plain decoding in each number format, of step times, and of plain beside drafted decoding.
 const FORMAT_ROUNDS: usize = 3;
 const CALIBRATION_ROUNDS: usize = 3;

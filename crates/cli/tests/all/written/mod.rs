@@ -1,5 +1,4 @@
 //! Files of the repository that tests keep true.
-#![allow(dead_code)] // each test file uses its part
 
 use std::path::{Path, PathBuf};
 

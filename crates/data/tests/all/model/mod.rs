@@ -6,12 +6,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// A template that writes every turn as `[role]content</s>`.
-#[allow(dead_code)] // each test binary compiles its own copy of this module
 pub const TEMPLATE: &str = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}\
      {% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}";
 
 /// The end token of the byte-level tokenizer.
-#[allow(dead_code)]
 pub const END: u32 = 257;
 
 /// Writes the model, with a chat template if there is one.

@@ -1,7 +1,5 @@
 //! Helpers of the tests of `gorgon_data::source`.
 
-#![allow(dead_code)] // each test binary compiles its own copy of this module
-
 use std::{io::Cursor, path::Path};
 
 use gorgon_data::source::{Conversation, Options, Reader, Report, SourceError, Turn};

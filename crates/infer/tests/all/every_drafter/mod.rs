@@ -1,5 +1,5 @@
 //! Every kind of drafter, heads with random weights.
-#![allow(dead_code)] // each test uses some of it
+#![allow(dead_code)] // tests of gorgon-draft use the rest
 
 #[path = "../../../../draft/tests/all/block/random.rs"]
 pub mod block;
@@ -9,8 +9,7 @@ pub mod eagle;
 pub mod hydra;
 #[path = "../../../../draft/tests/all/mtp/random.rs"]
 pub mod mtp;
-#[path = "../../random_medusa/mod.rs"]
-pub mod random_medusa;
+pub(crate) use crate::random_medusa;
 
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;

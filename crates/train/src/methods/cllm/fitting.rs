@@ -11,6 +11,7 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_data::trajectory::Trajectory;
 use gorgon_kernels::Table;
 use gorgon_model::weights::Checkpoint;
+use std::collections::HashMap;
 
 /// Separates the random stream of states from others of the same seed.
 const STATES: u64 = 0x7374_6174_6573;
@@ -35,8 +36,8 @@ pub struct CllmFitting {
     pub block: usize,
     /// Trajectories by conversation.
     pub trajectories: Vec<Vec<Trajectory>>,
-    /// Those of the held-out conversations.
-    pub held_out: Vec<Vec<Trajectory>>,
+    /// Those of the held-out conversations, by their row in the shards.
+    pub held_out: HashMap<u64, Vec<Trajectory>>,
     /// The conversations; their features are the original's.
     pub data: Conversations,
 }
@@ -81,13 +82,13 @@ impl CllmFitting {
     /// A random state of a random block of a conversation: a function of step and conversation. `None` without blocks.
     /// Held-out states are never augmented.
     pub(super) fn sample(&self, held_out: bool, index: usize, step: Option<u64>) -> Option<State<'_>> {
-        // A plan measures an evaluation of more held-out conversations than there may be.
-        let all = if held_out { self.held_out.get(index)? } else { &self.trajectories[index] };
+        let row = self.data.row(held_out, index);
+        let all = if held_out { self.held_out.get(&row.row)? } else { &self.trajectories[index] };
         let stream = step.map_or(u64::MAX, |step| step.wrapping_mul(self.data.rows.len() as u64));
         let mut random = SeededRandom::stream(self.seed ^ STATES, stream.wrapping_add(index as u64));
         let draw =
             |n: usize, random: &mut SeededRandom| ((random.uniform() * n as f64) as usize).min(n.saturating_sub(1));
-        let ids = &self.data.row(held_out, index).example.ids;
+        let ids = &row.example.ids;
         let cut: Vec<&Trajectory> =
             all.iter().filter(|one| one.prefix + one.fixed_point().len() <= ids.len()).collect();
         let one = *cut.get(draw(cut.len(), &mut random))?;

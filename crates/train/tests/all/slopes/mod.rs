@@ -1,5 +1,4 @@
 //! One step of an objective, and whether its gradients are slopes.
-#![allow(dead_code)] // each test file uses its part
 
 use burn::tensor::{Device, Tensor};
 use gorgon_model::target::read;

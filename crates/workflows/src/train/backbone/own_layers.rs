@@ -145,7 +145,7 @@ impl Backbone {
             seed: config.seed,
             block: fitted.block,
             trajectories: fitted.by_row,
-            held_out: measured.by_row,
+            held_out: data.held_out.iter().map(|row| row.row).zip(measured.by_row).collect(),
             data,
         };
         Job::new(objective, config)
