@@ -18,7 +18,7 @@ impl Rows {
     fn of(width: u32) -> Self {
         let share = |depth: usize, rank: u32| 0.6 * 0.9f64.powi(depth as i32) * 0.4f64.powi(rank as i32);
         let row = |depth| (0..width).map(|rank| Candidate { token: rank, probability: share(depth, rank) }).collect();
-        Self((0..DEPTH).map(row).collect())
+        Self((0..=DEPTH).map(row).collect())
     }
 }
 
