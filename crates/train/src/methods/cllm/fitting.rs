@@ -36,7 +36,7 @@ pub struct CllmFitting {
     pub block: usize,
     /// Trajectories by conversation.
     pub trajectories: Vec<Vec<Trajectory>>,
-    /// Those of the held-out conversations, by their row in the shards.
+    /// Trajectories of the held-out conversations; the key is [`Row::row`](gorgon_data::shard::Row::row).
     pub held_out: HashMap<u64, Vec<Trajectory>>,
     /// The conversations; their features are the original's.
     pub data: Conversations,
