@@ -99,7 +99,7 @@ gpu-first: ## Pack what scripts/bench/gpu_first.sh brings to a borrowed GPU into
 
 test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --lib --target-dir $(WGPU_TARGET) device_tests
-	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --test backbones --test recorded --target-dir $(WGPU_TARGET)
+	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer -p gorgon-model -p gorgon-kernels --features wgpu --test backbones --test recorded --target-dir $(WGPU_TARGET)
 
 test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; NVRTC from PyPI; some minutes)
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=75 scripts/software_cuda.sh $(CARGO) test \
@@ -113,7 +113,7 @@ test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; 
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal scripts/software_cuda.sh $(CARGO) test \
 		-p gorgon-model --features cuda,wgpu --test backbones --target-dir $(GPU_TARGET) a_gpu_in_bf16
 
-test-wgpu-decode: ## Whole answers by recorded steps there (a build of its own)
+test-wgpu-decode: ## Whole answers by recorded steps there, EAGLE too
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer --features wgpu --test recorded --test recorded_eagle --target-dir $(WGPU_TARGET)
 
 plan: build ## What jobs were said to take beside what they took, into benchmarks/plan.json (some minutes)

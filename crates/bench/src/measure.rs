@@ -6,7 +6,7 @@ use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::Drafter;
-use gorgon_infer::{Generation, Limits, Method, RecordedPair, Request, Session, decode};
+use gorgon_infer::{Generation, Limits, Method, Recorded, RecordedPair, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::target::DecoderTarget;
 use serde::Serialize;
@@ -82,7 +82,7 @@ impl Comparison<'_> {
     /// When it does not fit, or the model fails.
     pub fn plain(&mut self, target: &mut DecoderTarget, prompt: &[Token]) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
-            return Ok(pair.of(false).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
+            return recorded(pair.of(false), prompt, &self.limits);
         }
         let mut random = SeededRandom::behind(self.seed, prompt, 0);
         Ok(decode(target, prompt, self.rule, &mut random, &self.limits, &mut |_| ControlFlow::Continue(()))?)
@@ -107,7 +107,7 @@ impl Comparison<'_> {
         sample: u64,
     ) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
-            return Ok(pair.of(true).decode(prompt, &self.limits, &mut |_| ControlFlow::Continue(()))?);
+            return recorded(pair.of(true), prompt, &self.limits);
         }
         let random = &mut SeededRandom::behind(self.seed, prompt, sample);
         Ok(Session::new(target, &mut *self.drafter).generate(
@@ -169,6 +169,12 @@ impl Comparison<'_> {
         }
         Ok(runs)
     }
+}
+
+/// Decodes a prompt that is read whole, as all runs read theirs.
+fn recorded(steps: &mut Recorded, prompt: &[Token], limits: &Limits) -> Result<Generation, BenchError> {
+    steps.reset();
+    Ok(steps.decode(prompt, limits, &mut |_| ControlFlow::Continue(()))?)
 }
 
 fn record(prompt: &BenchPrompt, round: usize, drafted: bool, generation: &Generation, same: bool) -> Run {

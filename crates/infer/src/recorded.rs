@@ -2,7 +2,9 @@
 //! tree, all there. The host reads what was decided, once a step, and sends nothing.
 
 mod drafts;
+mod known;
 mod pair;
+mod prompt;
 
 pub use pair::RecordedPair;
 
@@ -22,7 +24,8 @@ use gorgon_draft::medusa::MedusaModel;
 use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::ModelError;
-use gorgon_model::target::{DecoderTarget, PREFILL_CHUNK, Target};
+use gorgon_model::target::{DecoderTarget, Target};
+use known::Known;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -63,6 +66,7 @@ type Step = Box<dyn FnMut() -> Tensor<1, Int>>;
 /// Inputs and outputs of a recorded step: allocated once, written in place.
 struct Buffers {
     target: Rc<RefCell<DecoderTarget>>,
+    known: Rc<RefCell<Known>>,
     drafts: Drafts,
     tree: TreeTable,
     pass_table: PassTable,
@@ -129,10 +133,11 @@ impl Recorded {
         Ok(Self::over(shared(target), drafts, table, alone(growth.nodes), guided))
     }
 
-    /// Plain decoding over the cache of this one. The text that either has read is lost when the other decodes.
+    /// Plain decoding over the cache of this one, which holds the text that either has read last.
     pub(crate) fn plain_beside(&self) -> Self {
         let tree = TreeTable::with_room(1, 1, &self.device);
-        Self::over(self.buffers.target.clone(), Drafts::None, tree, alone(1), false)
+        let shared = (self.buffers.target.clone(), self.buffers.known.clone());
+        Self::over(shared, Drafts::None, tree, alone(1), false)
     }
 
     fn made(
@@ -156,7 +161,7 @@ impl Recorded {
     }
 
     fn over(
-        target: Rc<RefCell<DecoderTarget>>,
+        (target, known): (Rc<RefCell<DecoderTarget>>, Rc<RefCell<Known>>),
         drafts: Drafts,
         tree: TreeTable,
         visible: AttentionMask,
@@ -169,7 +174,7 @@ impl Recorded {
         let outcome = Outcome::new(&tree, &device);
         let guide = guided.then(|| oracle(&tree, &held, &[], &[], 0, &device));
         drop(held);
-        let buffers = Rc::new(Buffers { target, drafts, tree, pass_table, outcome, guide });
+        let buffers = Rc::new(Buffers { target, known, drafts, tree, pass_table, outcome, guide });
         Self { buffers, device, visible, graph: None, counts: StepCounts::default(), watched: None }
     }
 
@@ -216,35 +221,6 @@ impl Recorded {
         generate_one(self, Request::new(prompt, limits, SeededRandom::new(0)), observe)
     }
 
-    /// Reads the prompt in chunks, picks the first token and writes the first tree.
-    fn first(&mut self, prompt: &[Token]) -> Result<Token, DecodeError> {
-        let buffers = &*self.buffers;
-        let mut target = buffers.target.borrow_mut();
-        target.reset();
-        target.check(prompt)?;
-        buffers.drafts.reset();
-        let ending = prompt.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)? / PREFILL_CHUNK * PREFILL_CHUNK;
-        for from in (0..ending).step_by(PREFILL_CHUNK) {
-            let output = target.extend(&prompt[from..from + PREFILL_CHUNK])?;
-            buffers.drafts.read(&prompt[from + 1..=from + PREFILL_CHUNK], &output)?;
-        }
-        let ending = &prompt[ending..];
-        let output = target.extend(ending)?;
-        let hidden = output.hidden.narrow(ending.len() - 1, 1);
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&hidden.tensor()));
-        let first = token(read(argmax).first(), prompt.len())?;
-        let mut tokens = vec![0; buffers.tree.nodes()];
-        tokens[0] = first;
-        let windows = buffers.pass_table.windows();
-        let table = PassTable::new(&tokens, &self.visible, prompt.len(), SHORTEST, windows, &self.device);
-        greedy_step::overwrite(buffers.pass_table.table(), table.table());
-        let pass_table = buffers.pass_table.with_slots(bucket(prompt.len() + buffers.rows()));
-        let next: Vec<Token> = ending[1..].iter().copied().chain([first]).collect();
-        buffers.drafts.begin(&next, &output, &buffers.tree, &pass_table)?;
-        buffers.guide();
-        Ok(first)
-    }
-
     /// One step: a replay and a read. What is cut off ends the text, so that the device's tables, which have all of it,
     /// are not read again before the next prompt.
     fn replay(&mut self, turn: &Turn<'_>) -> Result<StepOutcome, DecodeError> {
@@ -273,6 +249,8 @@ impl Recorded {
         let accepted = tokens.len() - 1;
         turn.cut(&mut tokens);
         self.buffers.target.borrow_mut().set_len(prefix + tokens.len())?;
+        self.buffers.note(&[turn.root]);
+        self.buffers.note(&tokens[..tokens.len() - 1]);
         Ok(StepOutcome { accepted, tokens, nodes: self.buffers.tree.nodes() })
     }
 
@@ -302,7 +280,11 @@ impl Executor for Recorded {
     }
 
     fn read(&self, _: usize) -> usize {
-        0
+        self.buffers.known.borrow().len()
+    }
+
+    fn forget(&mut self, _: usize) {
+        self.reset();
     }
 
     fn context(&self, _: usize) -> usize {
@@ -311,7 +293,7 @@ impl Executor for Recorded {
     }
 
     fn read_on(&mut self, _: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
-        Ok(Progress { first: Some(self.first(&request.text)?), read: request.text.len() })
+        self.first(&request.text)
     }
 
     fn step(&mut self, turns: &mut [Turn<'_>], times: &mut StepTimes) -> Result<Outcomes, DecodeError> {
@@ -334,6 +316,11 @@ impl Buffers {
         drafted.expect("a recorded step's drafter is on a GPU");
         self.guide();
         self.outcome.table().clone()
+    }
+
+    /// Takes note of tokens that the target and the drafter have read.
+    fn note(&self, tokens: &[Token]) {
+        self.known.borrow_mut().add(tokens, self.drafts.pairs());
     }
 
     /// Puts an oracle's tokens over what was drafted.
@@ -362,8 +349,10 @@ impl Buffers {
     }
 }
 
-fn shared(target: DecoderTarget) -> Rc<RefCell<DecoderTarget>> {
-    Rc::new(RefCell::new(target))
+/// A target that plain and drafted steps share, which has read nothing.
+fn shared(mut target: DecoderTarget) -> (Rc<RefCell<DecoderTarget>>, Rc<RefCell<Known>>) {
+    target.reset();
+    (Rc::new(RefCell::new(target)), Rc::default())
 }
 
 /// Nodes that see themselves alone, until a tree is written.

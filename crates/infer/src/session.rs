@@ -181,15 +181,13 @@ impl<T: Target, D: Drafter> Session<T, D> {
     ) -> Result<(ReadChunk, Option<ChunkOutput>), DecodeError> {
         // The last token is read in any case: its state is asked for.
         let most = text.len().checked_sub(1).ok_or(ModelError::EmptyPrompt)?;
-        if self.target.has_encoder() && (self.source != most || self.known(text) < most) {
-            self.reset();
-            self.target.check(text)?;
-            self.read_source(&text[..most])?;
-            return Ok((ReadChunk { states: None, read: most }, None));
+        let known = self.known(text).min(most);
+        match self.target.has_encoder() && (self.source != most || known < most) {
+            true => self.reset(),
+            // A drafter that cannot go back forgets a source too.
+            false => self.truncate(known),
         }
-        self.truncate(self.known(text).min(most));
         if self.target.has_encoder() && self.source != most {
-            // A drafter that could not go back forgot the source too.
             self.target.check(text)?;
             self.read_source(&text[..most])?;
             return Ok((ReadChunk { states: None, read: most }, None));
@@ -227,7 +225,7 @@ impl<T: Target, D: Drafter> Session<T, D> {
             return Ok(None);
         }
         self.prepare(text, ahead)?;
-        if !self.target.adopt(&other.target, to)? {
+        if !self.target.copy_rows(&other.target, to)? {
             return Ok(None);
         }
         self.observe_chunk(&text[from..to], &chunk.output)?;

@@ -10,7 +10,7 @@ use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
-use gorgon_infer::{DecodeError, Limits, Recorded, decode};
+use gorgon_infer::{DecodeError, Limits, Recorded, RecordedPair, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
@@ -53,6 +53,18 @@ fn write_heads(dir: &Path) {
     tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources).unwrap();
     let document = config.document(SHAPE.hidden_size, SHAPE.vocab_size, "somewhere");
     std::fs::write(dir.join("config.json"), document.to_string()).unwrap();
+}
+
+/// A random model on the device that records, and heads for it in a folder; `None` on the CPU.
+fn on_device(model: &Path, heads: &Path) -> Option<Arc<Decoder>> {
+    SHAPE.write(model, FloatFormat::F32, 3).unwrap();
+    write_heads(heads);
+    let decoder = Decoder::load(model, &compute()).unwrap();
+    if decoder.compute().is_host() {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
+        return None;
+    }
+    Some(Arc::new(decoder))
 }
 
 fn limits() -> Limits {
@@ -134,13 +146,7 @@ fn heads_say_the_same_in_one_product() {
 #[test]
 fn an_oracle_decides_what_is_accepted() {
     let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
-    write_heads(heads.path());
-    let decoder = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
-    if decoder.compute().is_host() {
-        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
-        return;
-    }
+    let Some(decoder) = on_device(model.path(), heads.path()) else { return };
     let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [0, 0, 0]]").unwrap();
     let folder = HeadsFolder::open(heads.path()).unwrap();
     let model_heads = MedusaModel::load(&folder, decoder.clone()).unwrap();
@@ -157,6 +163,37 @@ fn an_oracle_decides_what_is_accepted() {
         let counts = recorded.take_counts();
         assert_eq!((counts.reads, counts.replays), (counts.steps, counts.steps));
     }
+}
+
+/// A further turn reads only what was not read yet, also after plain steps over the same cache; a text that differs is
+/// read from there.
+#[test]
+fn a_further_turn_reads_its_new_tokens_only() {
+    let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(decoder) = on_device(model.path(), heads.path()) else { return };
+    let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 0, 0]]").unwrap();
+    let model_heads = MedusaModel::load(&HeadsFolder::open(heads.path()).unwrap(), decoder.clone()).unwrap();
+    let target = DecoderTarget::new(decoder, 640, Hooks::none());
+    let mut pair = RecordedPair::new(Recorded::new(target, Some(model_heads), &shape).unwrap());
+    let mut text = vec![256, 72, 105];
+    let mut answer = |text: &[u32], drafts: bool, read: usize| {
+        let answer = pair.of(drafts).decode(text, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(answer.read, read, "{drafts}");
+        assert_eq!(answer.ids, plain(model.path(), text), "{drafts}");
+        answer.ids
+    };
+    let first = answer(&text, true, 3);
+    text.extend(first.iter().chain(&[5, 9]));
+    // The last emitted token was not read.
+    let second = answer(&text, true, 3);
+    assert_eq!(answer(&text, false, 1), second);
+    text.extend(second.iter().chain(&[7]));
+    answer(&text, true, 2);
+    text[20] += 1;
+    answer(&text, false, text.len() - 20);
+    pair.of(true).reset();
+    let again = pair.of(true).decode(&text, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(again.read, text.len());
 }
 
 #[test]

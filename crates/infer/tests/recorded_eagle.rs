@@ -15,7 +15,7 @@ use gorgon_draft::eagle::{DeviceLayer, EagleDrafter, EagleModel, EagleShape};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_infer::{DecodeError, Generation, Limits, Method, Recorded, Request, Session};
+use gorgon_infer::{DecodeError, Generation, Limits, Method, Recorded, RecordedPair, Request, Session};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
@@ -231,6 +231,33 @@ fn recorded_trees_are_the_cpus() {
         let layer = Layer::One { bias: number % 2 == 0, own_embedding: number % 3 == 1 };
         let Some((pair, _folders)) = Pair::random(layer) else { return };
         compare(&pair, &DynamicTree::new(nodes, depth, top_k).unwrap(), &prompts);
+    }
+}
+
+/// A layer goes on from what it has read: the trees of a further turn are those of a text that is read whole.
+#[test]
+fn a_further_turn_drafts_as_if_it_read_the_whole_text() {
+    for layer in [ONE, Layer::Three] {
+        let Some((pair, _folders)) = Pair::random(layer) else { return };
+        let tree = DynamicTree::new(16, 3, 4).unwrap();
+        let mut steps = RecordedPair::new(pair.recorded(&tree, false));
+        let mut text = vec![256, 72, 105];
+        let mut take = |text: &[Token], read: usize| {
+            steps.of(true).watch();
+            let answer = decode(steps.of(true), text);
+            let want = pair.on_cpu(&tree, text, None);
+            assert_eq!((answer.read, answer.ids), (read, want.generation.ids.clone()));
+            assert_eq!(steps.of(true).watch(), want.verified);
+            // Plain steps go on from there too, and read one token more than the layer knows.
+            assert_eq!(decode(steps.of(false), text).ids, want.generation.ids);
+            want.generation.ids
+        };
+        let first = take(&text, 3);
+        text.extend(first.iter().chain(&[5, 9]));
+        // The layer has read the prompt but for its last token, since plain steps came after it.
+        let second = take(&text, 16 + 2 + 1 + 1);
+        text.extend(second.iter().chain(&[7]));
+        take(&text, 16 + 1 + 1 + 1);
     }
 }
 

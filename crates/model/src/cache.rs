@@ -4,7 +4,7 @@
 //! [`KvCache::reserve`] opens slots for them, [`KvCache::commit`] keeps one path of them and [`KvCache::roll_back`]
 //! none. A pass without a reservation, or a second reservation, is an error.
 
-mod adopted;
+mod copied;
 mod error;
 mod on_device;
 mod retrieved;
@@ -346,11 +346,11 @@ impl KvCache {
         }
     }
 
-    /// Sets the number of committed rows after commits on a GPU.
-    pub(crate) fn set_len(&mut self, committed: usize) -> Result<(), CacheError> {
+    /// Sets the number of committed rows after commits on a GPU. Fails where there is no room for so many.
+    pub fn set_len(&mut self, committed: usize) -> Result<(), CacheError> {
         let context = self.context.min(self.capacity);
         if committed > context {
-            let requested = committed - self.committed;
+            let requested = committed.saturating_sub(self.committed);
             return Err(CacheError::Full { committed: self.committed, requested, context });
         }
         self.committed = committed;

@@ -133,7 +133,7 @@ pub trait Target: Send {
     ///
     /// # Errors
     /// When the tokens do not fit.
-    fn adopt(&mut self, _other: &Self, _length: usize) -> Result<bool, ModelError>
+    fn copy_rows(&mut self, _other: &Self, _length: usize) -> Result<bool, ModelError>
     where
         Self: Sized,
     {

@@ -24,9 +24,9 @@ impl Chart {
         let axes = if points().next().is_none() {
             None
         } else {
-            let x = Axis::linear(points().map(|point| point.0), axis::Room::Tight);
+            let x = Axis::linear(points().map(|point| point.0), axis::Padding::Tight);
             let ys = points().map(|point| point.1);
-            Some((x, if self.log_y { Axis::logarithmic(ys) } else { Axis::linear(ys, axis::Room::Wide) }))
+            Some((x, if self.log_y { Axis::logarithmic(ys) } else { Axis::linear(ys, axis::Padding::Wide) }))
         };
         svg::draw(self, &lines, axes.as_ref())
     }

@@ -89,6 +89,7 @@ impl Kind {
         let device = options.compute.device();
         let held = || device.memory_pool_usage().map(|usage| usage.bytes_reserved);
         let before = held();
+        self.recorded.reset();
         let run = self.recorded.decode(prompt, &limits, &mut |_| ControlFlow::Continue(()))?;
         let after = held();
         let counted = self.recorded.take_counts();

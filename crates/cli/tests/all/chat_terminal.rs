@@ -98,7 +98,7 @@ fn ctrl_c_stops_an_answer_and_keeps_it() {
         // The answer has begun.
         chat.terminal.exp_regex("(?s)hello.{300}").unwrap();
         chat.terminal.send_control(CTRL_C).unwrap();
-        chat.waits_for("stopped; what was said stays");
+        chat.waits_for("stopped; the answer so far stays");
         let (_, status) = chat.terminal.exp_regex("[0-9]+ new, [0-9]+ cached").unwrap();
         chat.waits_for("> ");
         // What was stopped is in the conversation, and in the cache as far as a template can show it: this model says

@@ -12,7 +12,7 @@ const PRIOR: f64 = 1.0;
 /// The count of a token that was never seen.
 const UNSEEN: f64 = 0.5;
 /// Runs that there is room for at first: those of some thousand tokens.
-const ROOM: usize = 1 << 14;
+const FIRST_ENTRIES: usize = 1 << 14;
 
 /// Counts of the tokens, pairs and triples of a text, which may begin with those of a table.
 ///
@@ -44,8 +44,8 @@ pub struct Following<'a> {
 
 impl Default for NgramCounts {
     fn default() -> Self {
-        let counts = HashMap::with_capacity_and_hasher(ROOM, BuildHasherDefault::default());
-        Self { text: Vec::with_capacity(ROOM / 4), counts, different: 0, table: None }
+        let counts = HashMap::with_capacity_and_hasher(FIRST_ENTRIES, BuildHasherDefault::default());
+        Self { text: Vec::with_capacity(FIRST_ENTRIES / 4), counts, different: 0, table: None }
     }
 }
 

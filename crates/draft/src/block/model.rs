@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Context rows that a new cache has room for.
-const ROOM: usize = 512;
+const FIRST_ROWS: usize = 512;
 
 /// A block drafter on a device, beside its backbone.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl BlockModel {
 
     /// Empty caches, one per layer; they are given more room as they need it.
     pub fn new_caches(&self) -> Vec<KvCache> {
-        self.layers.iter().map(|layer| layer.layer.new_cache(ROOM)).collect()
+        self.layers.iter().map(|layer| layer.layer.new_cache(FIRST_ROWS)).collect()
     }
 
     /// The context features of some rows of a pass.

@@ -115,9 +115,13 @@ impl EagleOnDevice {
         self.model.needs()
     }
 
-    /// Forgets the text.
-    pub fn reset(&mut self) {
-        self.cache.truncate(0);
+    /// Forgets the pairs behind the first `length` ones, all of which were read. Steps on the device read pairs that the
+    /// cache has not counted.
+    ///
+    /// # Errors
+    /// When there is no room for so many.
+    pub fn truncate(&mut self, length: usize) -> Result<(), ModelError> {
+        Ok(self.cache.set_len(length)?)
     }
 
     /// Reads a chunk of a prompt: `output` is the target's pass over it, `tokens` are those after each of its own, the

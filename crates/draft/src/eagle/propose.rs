@@ -16,7 +16,7 @@ use gorgon_model::hidden_states::HiddenStates;
 use std::sync::Arc;
 
 /// Pairs that a new cache has room for.
-const ROOM: usize = 512;
+const FIRST_ROWS: usize = 512;
 
 /// Drafts with guessed features, level by level.
 ///
@@ -37,7 +37,7 @@ impl<M: FeatureLayer> EagleDrafter<M> {
 
     /// A drafter with a layer that others draft with too, for sequences of their own.
     pub fn sharing(model: Arc<M>) -> Self {
-        let feature_tokens = FeatureTokenCache::new(model.new_cache(ROOM));
+        let feature_tokens = FeatureTokenCache::new(model.new_cache(FIRST_ROWS));
         Self { model, feature_tokens }
     }
 

@@ -18,7 +18,7 @@ use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
 /// Rows that a new cache of the prefix layer has room for.
-const ROOM: usize = 512;
+const FIRST_ROWS: usize = 512;
 
 /// Heads on a device, beside their backbone.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl HydraModel {
 
     /// An empty cache for the prefix layer, if there is one; it is given more room as it needs it.
     pub fn new_cache(&self) -> Option<KvCache> {
-        self.prefix.as_ref().map(|prefix| prefix.layer.new_cache(ROOM))
+        self.prefix.as_ref().map(|prefix| prefix.layer.new_cache(FIRST_ROWS))
     }
 
     /// State that heads read in place of the last of some committed tokens' states: the state itself, or the output of

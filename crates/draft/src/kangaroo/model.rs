@@ -17,7 +17,7 @@ use gorgon_model::norm::Norm;
 use std::sync::Arc;
 
 /// Rows that a new cache has room for.
-const ROOM: usize = 512;
+const FIRST_ROWS: usize = 512;
 
 /// An adapter on a device, beside its backbone.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl KangarooModel {
 
     /// An empty cache; it is given more room as it needs it.
     pub fn new_cache(&self) -> KvCache {
-        self.attention.new_cache(ROOM)
+        self.attention.new_cache(FIRST_ROWS)
     }
 
     /// Reads states of committed tokens.

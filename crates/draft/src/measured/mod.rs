@@ -290,7 +290,7 @@ impl Tried {
                 tokens_per_step = tokens,
                 cost,
                 rest = self.rest / 2,
-                "drafting rests"
+                "drafting pauses"
             );
         }
     }

@@ -16,7 +16,7 @@ use gorgon_model::weights::WeightsError;
 use std::sync::Arc;
 
 /// Pairs that a new cache has room for.
-const ROOM: usize = 512;
+const FIRST_ROWS: usize = 512;
 
 /// Modules on a device, beside their backbone.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl MtpModel {
 
     /// An empty cache for a module; it is given more room as it needs it.
     pub fn new_cache(&self, module: usize) -> KvCache {
-        self.modules[module].layer.new_cache(ROOM)
+        self.modules[module].layer.new_cache(FIRST_ROWS)
     }
 
     /// `N(Layer(W [N(E(x)); N(h)]))` of some pairs by a module (from 0), whose keys and values stay uncommitted in

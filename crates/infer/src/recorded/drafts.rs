@@ -25,11 +25,16 @@ pub(super) enum Drafts {
 }
 
 impl Drafts {
-    /// Forgets the text.
-    pub fn reset(&self) {
+    /// Whether they come from a layer that has read the text, each token with the one after it.
+    pub fn pairs(&self) -> bool {
+        matches!(self, Self::Eagle(_))
+    }
+
+    /// Forgets what was read beyond the first `length` tokens, of which all were read.
+    pub fn truncate(&self, length: usize) -> Result<(), DecodeError> {
         match self {
-            Self::None | Self::Medusa { .. } => {}
-            Self::Eagle(layer) => layer.borrow_mut().reset(),
+            Self::None | Self::Medusa { .. } => Ok(()),
+            Self::Eagle(layer) => Ok(layer.borrow_mut().truncate(length)?),
         }
     }
 

@@ -78,8 +78,8 @@ impl<T: Target> Target for &mut T {
         (**self).truncate(length);
     }
 
-    fn adopt(&mut self, other: &Self, length: usize) -> Result<bool, ModelError> {
-        (**self).adopt(&**other, length)
+    fn copy_rows(&mut self, other: &Self, length: usize) -> Result<bool, ModelError> {
+        (**self).copy_rows(&**other, length)
     }
 
     fn fork(&self, length: usize) -> Box<dyn Target> {

@@ -269,8 +269,8 @@ impl Target for DecoderTarget {
         self.cache.truncate(length);
     }
 
-    fn adopt(&mut self, other: &Self, length: usize) -> Result<bool, ModelError> {
-        Ok(Arc::ptr_eq(&self.decoder, &other.decoder) && self.cache.adopt(&other.cache, length)?)
+    fn copy_rows(&mut self, other: &Self, length: usize) -> Result<bool, ModelError> {
+        Ok(Arc::ptr_eq(&self.decoder, &other.decoder) && self.cache.copy_rows(&other.cache, length)?)
     }
 
     fn fork(&self, length: usize) -> Box<dyn Target> {

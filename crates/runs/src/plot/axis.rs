@@ -19,9 +19,9 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-/// How much room there is around the values.
+/// Space around the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum Padding {
     /// None.
     Tight,
     /// A little; and 0 is on the axis if the values are not far from it.
@@ -33,7 +33,7 @@ const TICKS: f64 = 8.0;
 
 impl Axis {
     /// A linear axis for finite values.
-    pub(super) fn linear(values: impl Iterator<Item = f64> + Clone, room: Room) -> Self {
+    pub(super) fn linear(values: impl Iterator<Item = f64> + Clone, padding: Padding) -> Self {
         let whole = values.clone().all(|value| value.fract() == 0.0);
         let (mut low, mut high) = range(values);
         // A single value gets some room on both sides, and so do values that the format hardly tells apart.
@@ -42,7 +42,7 @@ impl Axis {
             let half = if low == 0.0 || (whole && low.abs() < 10.0) { 1.0 } else { low.abs() * 0.05 };
             (low, high) = (low - half, high + half);
         }
-        if room == Room::Wide {
+        if padding == Padding::Wide {
             let gap = (high - low) * 0.05;
             let positive = low >= 0.0;
             low = if positive && low < 0.4 * high { 0.0 } else { low - gap };

@@ -5,6 +5,7 @@ mod composed;
 mod memory;
 mod named;
 mod newer;
+mod nodes;
 mod ratios;
 pub mod recording;
 mod sequoia;
@@ -33,12 +34,10 @@ use gorgon_draft::draft_model::{DraftModel, DraftSampling};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_draft::format::{HeadSpec, HeadsMethod, ProbeKind};
 use gorgon_draft::handover;
 use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
-use gorgon_draft::probes;
 use gorgon_model::decoder::Decoder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,29 +115,6 @@ impl Drafting {
             | DrafterChoice::TrainingFree(_)
             | DrafterChoice::Handover { .. }
             | DrafterChoice::Oracle(_) => vec![],
-        }
-    }
-
-    /// Nodes of a drafted tree at most.
-    pub fn max_nodes(&self) -> usize {
-        let nodes = self.builder.max_nodes();
-        let last = match (self.choice.last(), self.builder.kind()) {
-            (_, TreeKind::Own(_)) => nodes,
-            (DrafterChoice::Heads(HeadsMethod::Probes(kind)), _) => self.probed(*kind, nodes),
-            (DrafterChoice::Composed(composed), _) => 1 + composed.trees() * (nodes - 1),
-            _ => nodes,
-        };
-        match self.choice {
-            DrafterChoice::Handover { .. } => last.max(handover::LARGEST),
-            _ => last,
-        }
-    }
-
-    /// Rows of a tree with probes at most.
-    fn probed(&self, kind: ProbeKind, nodes: usize) -> usize {
-        match self.heads.as_ref().map(|folder| &folder.detected.spec) {
-            Some(HeadSpec::Probes(spec)) => probes::most_rows(kind, spec.places * spec.members, nodes),
-            _ => nodes,
         }
     }
 

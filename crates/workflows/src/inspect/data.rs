@@ -1,6 +1,6 @@
 //! Training data: shards of conversations, and hidden states computed ahead.
 
-use super::report::{Facts, Report, is_empty, words};
+use super::report::{Properties, Report, is_empty, words};
 use crate::failure::Failure;
 use crate::files;
 use gorgon_data::{manifest, shard};
@@ -29,7 +29,7 @@ pub(super) fn dataset(path: &Path) -> Result<Report, Failure> {
     }
     problems.sort();
     problems.dedup();
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     facts.add("shards", shards.len());
     facts.count("conversations", sums.conversations);
     facts.count("tokens", sums.tokens);
@@ -102,7 +102,7 @@ pub(super) fn features(folder: &Path) -> Result<Report, Failure> {
     if named.len() < shards.len() {
         problems.push(format!("{}: a file has no name", path.display()));
     }
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     facts.add("files", shards.len());
     facts.count("hidden_states", shards.iter().filter_map(|shard| shard["states"].as_u64()).map(u128::from).sum());
     for (key, value) in identity {

@@ -1,7 +1,7 @@
 //! Draft heads: in a folder, or a file of safetensors or PyTorch.
 
 use super::model::storage;
-use super::report::{Facts, Report};
+use super::report::{Properties, Report};
 use crate::failure::Failure;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::Detected;
@@ -22,7 +22,7 @@ pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
         return Ok(None);
     }
     let Detected { format, spec, problems, notes } = found.detected;
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     facts.add("format", format.name());
     facts.add("method", format.method().name());
     facts.add("description", format.description());

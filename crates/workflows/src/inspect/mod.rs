@@ -7,7 +7,7 @@ mod other;
 mod report;
 mod run;
 
-pub use self::report::{Fact, Facts, Report, words};
+pub use self::report::{Properties, Property, Report, words};
 
 use crate::drafting::stored_tree;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ fn tree(path: &Path) -> Result<Report, Failure> {
     let shape = stored_tree::file(path)?;
     let mut levels = vec![0usize; shape.max_depth() + 1];
     (0..shape.len()).for_each(|node| levels[shape.path(node).len()] += 1);
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     facts.add("nodes", shape.len());
     facts.add("depth", shape.max_depth());
     facts.add("nodes_by_depth", json!(levels));

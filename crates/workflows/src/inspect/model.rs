@@ -1,6 +1,6 @@
 //! A model with everything that belongs to it.
 
-use super::report::{Facts, Report};
+use super::report::{Properties, Report};
 use crate::failure::Failure;
 use crate::units::bytes;
 use gorgon_model::config::ModelConfig;
@@ -60,8 +60,8 @@ fn not_finite(checkpoint: &Checkpoint) -> Option<String> {
 }
 
 /// A model's sizes.
-fn facts(config: &ModelConfig, tokenizer: Value, chat_template: bool) -> Facts {
-    let mut facts = Facts::default();
+fn facts(config: &ModelConfig, tokenizer: Value, chat_template: bool) -> Properties {
+    let mut facts = Properties::default();
     facts.add("architecture", config.architecture.class_name());
     facts.count("parameters", config.parameters());
     facts.add("layers", config.layers);
@@ -90,7 +90,7 @@ fn facts(config: &ModelConfig, tokenizer: Value, chat_template: bool) -> Facts {
 }
 
 /// How linear layers are stored that are quantised, which are not, and which settings are not applied.
-fn quantisation(facts: &mut Facts, notes: &mut Vec<String>, config: &ModelConfig, checkpoint: &Checkpoint) {
+fn quantisation(facts: &mut Properties, notes: &mut Vec<String>, config: &ModelConfig, checkpoint: &Checkpoint) {
     let Some(quantisation) = checkpoint.quantisation() else { return };
     let modules = checkpoint.quantised_modules();
     let linear = layout::tensors(config).into_iter().filter(|spec| spec.shape.len() == 2);
@@ -109,7 +109,7 @@ fn quantisation(facts: &mut Facts, notes: &mut Vec<String>, config: &ModelConfig
 }
 
 /// How the tensors are stored.
-pub(super) fn storage(facts: &mut Facts, checkpoint: &Checkpoint) {
+pub(super) fn storage(facts: &mut Properties, checkpoint: &Checkpoint) {
     let mut dtypes: BTreeMap<String, usize> = BTreeMap::new();
     for entry in checkpoint.entries().values() {
         *dtypes.entry(format!("{:?}", entry.dtype)).or_default() += 1;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// A fact.
-pub struct Fact {
+pub struct Property {
     /// Its key, with the unit of a number in it.
     pub key: String,
     /// Its name, for people.
@@ -21,8 +21,8 @@ pub struct Fact {
 pub struct Report {
     /// `model`, `heads`, `run`, `dataset`, `features` or `tree`.
     pub kind: &'static str,
-    /// Facts, in order.
-    pub facts: Facts,
+    /// Properties, in order.
+    pub facts: Properties,
     /// Remarks that are no problems.
     pub notes: Vec<String>,
     /// Problems.
@@ -31,24 +31,24 @@ pub struct Report {
 
 /// A list of facts that is being made.
 #[derive(Default)]
-pub struct Facts(pub Vec<Fact>);
+pub struct Properties(pub Vec<Property>);
 
-impl Facts {
+impl Properties {
     /// Adds a fact that reads as it is.
     pub(super) fn add(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let key = key.into();
-        self.0.push(Fact { name: name(&key), key, value: value.into(), shown: None });
+        self.0.push(Property { name: name(&key), key, value: value.into(), shown: None });
     }
 
     /// Adds a fact under a name for people; the key follows from it.
     pub(super) fn named(&mut self, name: &str, value: Value) {
         let key = name.to_lowercase().replace([' ', '/'], "_");
-        self.0.push(Fact { key, name: name.into(), value, shown: None });
+        self.0.push(Property { key, name: name.into(), value, shown: None });
     }
 
     /// Adds a fact with words of its own.
     pub(super) fn add_as(&mut self, key: &str, value: impl Into<Value>, shown: String) {
-        self.0.push(Fact { key: key.into(), name: name(key), value: value.into(), shown: Some(shown) });
+        self.0.push(Property { key: key.into(), name: name(key), value: value.into(), shown: Some(shown) });
     }
 
     /// Adds a size on the disk.
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-impl Fact {
+impl Property {
     /// The fact, for people.
     pub fn words(&self) -> String {
         self.shown.clone().unwrap_or_else(|| words(&self.value))

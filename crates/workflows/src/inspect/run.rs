@@ -1,6 +1,6 @@
 //! A run folder.
 
-use super::report::{Facts, Report};
+use super::report::{Properties, Report};
 use crate::failure::Failure;
 use crate::files;
 use crate::runs::{RunDetails, RunState};
@@ -13,7 +13,7 @@ pub(super) fn report(path: &Path) -> Result<Report, Failure> {
     let summary = &details.summary;
     let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::from);
     let number = |value: Option<f64>| value.map_or(Value::Null, Value::from);
-    let mut facts = Facts::default();
+    let mut facts = Properties::default();
     facts.add("state", summary.state.name());
     facts.add("method", text(&summary.method));
     facts.add("model", text(&summary.model));

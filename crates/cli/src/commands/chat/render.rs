@@ -44,7 +44,7 @@ impl<'a> Screen<'a> {
             printer::line("");
         }
         if answer.finish == gorgon_infer::Finish::Stopped {
-            self.say("stopped; what was said stays in the conversation");
+            self.say("stopped; the answer so far stays in the conversation");
         }
         if answer.trimmed_turns > left_out {
             self.say(format!(

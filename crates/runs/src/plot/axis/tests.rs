@@ -6,26 +6,26 @@ fn labels(axis: &Axis) -> Vec<&str> {
     axis.ticks.iter().map(|tick| tick.label.as_str()).collect()
 }
 
-fn linear(low: f64, high: f64, room: Room) -> Axis {
-    Axis::linear([low, high].into_iter(), room)
+fn linear(low: f64, high: f64, padding: Padding) -> Axis {
+    Axis::linear([low, high].into_iter(), padding)
 }
 
 #[test]
 fn linear_axes_have_round_labels() {
-    assert_eq!(labels(&linear(0.0, 2000.0, Room::Tight)), ["0", "500", "1000", "1500", "2000"]);
-    assert_eq!(labels(&linear(0.0, 3.0, Room::Tight)), ["0", "1", "2", "3"]);
-    assert_eq!(labels(&linear(0.31, 1.0, Room::Wide)), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
-    assert_eq!(labels(&linear(2.0, 2.6, Room::Wide)), ["2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6"]);
-    assert_eq!(labels(&linear(0.0, 90_000.0, Room::Tight)), ["0", "20k", "40k", "60k", "80k"]);
-    assert_eq!(labels(&linear(0.0, 5e-4, Room::Tight)), ["0", "1e−4", "2e−4", "3e−4", "4e−4", "5e−4"]);
-    assert_eq!(labels(&linear(-1.5, 1.0, Room::Tight)), ["−1.5", "−1.0", "−0.5", "0", "0.5", "1.0"]);
-    assert_eq!(labels(&linear(12_000.25, 12_001.0, Room::Tight)).first(), Some(&"12.0003k"));
+    assert_eq!(labels(&linear(0.0, 2000.0, Padding::Tight)), ["0", "500", "1000", "1500", "2000"]);
+    assert_eq!(labels(&linear(0.0, 3.0, Padding::Tight)), ["0", "1", "2", "3"]);
+    assert_eq!(labels(&linear(0.31, 1.0, Padding::Wide)), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
+    assert_eq!(labels(&linear(2.0, 2.6, Padding::Wide)), ["2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6"]);
+    assert_eq!(labels(&linear(0.0, 90_000.0, Padding::Tight)), ["0", "20k", "40k", "60k", "80k"]);
+    assert_eq!(labels(&linear(0.0, 5e-4, Padding::Tight)), ["0", "1e−4", "2e−4", "3e−4", "4e−4", "5e−4"]);
+    assert_eq!(labels(&linear(-1.5, 1.0, Padding::Tight)), ["−1.5", "−1.0", "−0.5", "0", "0.5", "1.0"]);
+    assert_eq!(labels(&linear(12_000.25, 12_001.0, Padding::Tight)).first(), Some(&"12.0003k"));
 }
 
 #[test]
 fn a_single_value_lies_in_the_middle() {
     for value in [0.0, 1.0, -3.5, 1e-12, 1e12] {
-        let axis = linear(value, value, Room::Tight);
+        let axis = linear(value, value, Padding::Tight);
         assert!((axis.position(value) - 0.5).abs() < 1e-9, "{value}");
         assert!(axis.ticks.len() >= 2, "{value}: {axis:?}");
     }

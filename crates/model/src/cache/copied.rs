@@ -9,7 +9,7 @@ impl KvCache {
     ///
     /// # Errors
     /// When so many tokens do not fit.
-    pub(crate) fn adopt(&mut self, other: &Self, length: usize) -> Result<bool, CacheError> {
+    pub(crate) fn copy_rows(&mut self, other: &Self, length: usize) -> Result<bool, CacheError> {
         let is_free = |cache: &Self| cache.compute.is_host() && cache.source_tokens == 0 && cache.reserved.is_none();
         let (from, fits) = (self.committed, length >= self.committed && length <= other.committed);
         if !is_free(self) || !is_free(other) || !fits || self.layers.len() != other.layers.len() {
