@@ -5,8 +5,12 @@ use gorgon_bench::suite::write_heads;
 use gorgon_core::Token;
 use gorgon_core::accept::{AcceptanceRule, Coupled, Greedy, Sampling, SamplingScheme, Traversal, random::SeededRandom};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, NodeInput, TreeBuilder, TreeShape};
+use gorgon_core::tree::{
+    Candidate, ChainTree, DraftTree, DynamicTree, FixedTree, NodeInput, OwnTree, TreeBuilder, TreeChoice, TreeShape,
+    TrellisTree,
+};
 use gorgon_draft::block::{BlockConfig, BlockDrafter, BlockModel, SelectorConfig};
+use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use gorgon_draft::eagle::three::{Eagle3Model, Eagle3Shape};
@@ -25,7 +29,9 @@ use gorgon_draft::parameter::{Init, ParameterSpec};
 use gorgon_draft::partial::Partial;
 use gorgon_draft::probes::{PpdConfig, ProbeDrafter, ProbeModel, ProbeTraining};
 use gorgon_draft::recycle::RecycleDrafter;
+use gorgon_draft::store::StoreBuilder;
 use gorgon_draft::suffix::{Suffix, SuffixDrafter};
+use gorgon_draft::training_free::TrainingFree;
 use gorgon_infer::{Event, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -108,6 +114,63 @@ fn a_drafted_step_allocates_nothing() {
     for vocab_size in VOCABULARIES {
         std::thread::scope(|scope| scope.spawn(|| of(vocab_size)).join().unwrap());
     }
+}
+
+/// Drafters that read files, run the target's own layers or make their own trees, with every tree that they take.
+/// Lookahead is not among them: every step adds n-grams to its pool.
+#[test]
+fn a_step_of_a_training_free_drafter_allocates_nothing() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let (decoder, named) = (model(dir.path(), VOCABULARIES[0]), named(dir.path()));
+    for method in named.iter().map(|name| method(name)) {
+        let mut drafter = method.drafter();
+        let mut target = DecoderTarget::new(decoder.clone(), 256, drafter.needs().hooks);
+        for builder in trees(&method) {
+            for (i, rule) in rules().iter().enumerate() {
+                let what = format!("{method} with {:?} and rule {i}", builder.kind());
+                let (target, drafter, rule) = (&mut target, &mut *drafter, &**rule);
+                assert_still(&what, |note| drafted(target, drafter, &*builder, rule, note));
+            }
+        }
+    }
+}
+
+/// Names of methods, as on the command line; the files that they read are written to the folder.
+fn named(dir: &Path) -> Vec<String> {
+    let (store, skip) = (dir.join("store"), dir.join("sublayers.json"));
+    let mut documents = StoreBuilder::default();
+    documents.add(&(0..200).map(|i| i * 7 % 50).collect::<Vec<Token>>()).unwrap();
+    documents.write(&store, &"0".repeat(64)).unwrap();
+    std::fs::write(&skip, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
+    let (store, skip) = (store.display(), skip.display());
+    let plain = ["jacobi:5", "early-exit:2", "pipelined:1,3", "swift:20"];
+    let reading = [format!("suffix:{store}"), format!("rest:{store}"), format!("skip:{skip}")];
+    plain.map(String::from).into_iter().chain(reading).collect()
+}
+
+fn method(name: &str) -> TrainingFree {
+    match name.parse() {
+        Ok(DrafterChoice::TrainingFree(method)) => method.opened().unwrap(),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// The tree that a method drafts, and others that it takes.
+fn trees(method: &TrainingFree) -> Vec<Box<dyn TreeBuilder>> {
+    let own: Box<dyn TreeBuilder> = match method.default_tree() {
+        TreeChoice::Chain(chain) => Box::new(chain),
+        TreeChoice::Own(own) => Box::new(own),
+        TreeChoice::Trellis(Some((nodes, depth))) => Box::new(TrellisTree::new(nodes, depth).unwrap()),
+        other => panic!("{other}"),
+    };
+    let others: [Box<dyn TreeBuilder>; 3] = [
+        Box::new(ChainTree::new(3).unwrap()),
+        Box::new(DynamicTree::new(8, 2, 3).unwrap()),
+        Box::new(OwnTree::new(9, 4).unwrap()),
+    ];
+    let taken = others.into_iter().filter(|tree| method.check_tree(&tree.kind()).is_ok());
+    std::iter::once(own).chain(taken).collect()
 }
 
 /// Decodes with drafts.

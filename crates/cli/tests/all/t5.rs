@@ -154,6 +154,20 @@ fn commands_that_take_a_source() {
     assert_eq!((&found["passes"], &found["lossless"]), (&true.into(), &true.into()), "{found}");
 }
 
+/// Lossy rules of a sweep at temperature 0, where lossy sampling is lossy greedy decoding; with their parameters where α
+/// is 0 and 0.5.
+const LOSSY: [(&str, [&str; 2]); 9] = [
+    ("chow", ["chow:0", "chow:0.5"]),
+    ("diff", ["diff:0", "diff:0.5"]),
+    ("opt", ["opt:0", "opt:0.5"]),
+    ("token-v1", ["token-v1:0", "token-v1:0.5"]),
+    ("token-v2", ["token-v2:0", "token-v2:0.5"]),
+    ("token-v3", ["token-v3:0", "token-v3:0.5"]),
+    ("lossy-greedy", ["lossy:0,1", "lossy:0.5,1"]),
+    ("bild", ["bild:0,0", "bild:0,0.6931471805599453"]),
+    ("top-beta", ["top-beta:3,0", "top-beta:3,0.6931471805599453"]),
+];
+
 /// A sweep over lossy rules, on the questions of the synthetic corpus and on prompts with right answers.
 #[test]
 fn a_sweep_of_lossy_rules() {
@@ -162,7 +176,23 @@ fn a_sweep_of_lossy_rules() {
     let sweep = ["dev", "sweep", "alpha=0,0.5", "--model", name(&target), "--drafter", &drafter];
     let few = ["--tree", "chain:3", "--limit", "2", "--max-new-tokens", "8", "--rounds", "1"];
     let found = done(&[&sweep[..], &few, &["--json"]].concat());
-    assert!(found["points"].as_array().is_some_and(|points| points.len() > 4), "{found}");
+    let points = found["points"].as_array().unwrap();
+    // Both models alone, drafts without loss, and every lossy rule with each α, under its own parameters.
+    for (rule, lossless) in [("target alone", true), ("draft model alone", false), ("greedy", true)] {
+        let is_rule = |point: &&Value| point["rule"] == rule && point["alpha"].is_null();
+        let of: Vec<&Value> = points.iter().filter(is_rule).collect();
+        assert!(matches!(of[..], [point] if point["lossless"] == lossless), "{rule}: {found}");
+    }
+    let tried = |(rule, accept): &(&str, [&str; 2])| {
+        [0.0, 0.5].iter().zip(accept).all(|(alpha, accept)| {
+            let is_point = |point: &&Value| (&point["rule"], &point["alpha"]) == (&json!(rule), &json!(alpha));
+            let of: Vec<&Value> = points.iter().filter(is_point).collect();
+            matches!(of[..], [point] if point["accept"] == *accept && point["tokens_per_step"].as_f64() >= Some(1.0))
+        })
+    };
+    let missing: Vec<&(&str, [&str; 2])> = LOSSY.iter().filter(|rule| !tried(rule)).collect();
+    assert!(missing.is_empty(), "{missing:?}: {found}");
+    assert_eq!(points.len(), 3 + 2 * LOSSY.len(), "{found}");
     let answers = folder.path().join("answers.jsonl");
     let answered = |lines: &str| {
         std::fs::write(&answers, lines).unwrap();

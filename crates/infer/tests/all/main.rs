@@ -8,6 +8,7 @@ mod every_drafter;
 mod lossless;
 mod medusa_runs;
 mod paths;
+mod planted;
 mod prefiltered;
 mod probes;
 #[path = "../random_medusa/mod.rs"]

@@ -1,28 +1,25 @@
-//! Consistency training: losses and gradients of another implementation, what must be zero, slopes, and training that
-//! neither threads nor interruptions change by a bit.
+//! Consistency training: losses and gradients of another implementation, what must be zero, and slopes.
 
+use crate::cllm_fitting::fitting;
 use crate::on_backbone;
 use crate::shared;
 
 use burn::tensor::{Device, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_data::trajectory::{Trajectory, iterate, of_row};
-use gorgon_kernels::{Frozen, Table};
+use gorgon_data::trajectory::iterate;
+use gorgon_kernels::Table;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_model::weights::Checkpoint;
-use gorgon_train::config::{CllmConfig, Consistency};
-use gorgon_train::evaluation::Metrics;
+use gorgon_train::config::Consistency;
 use gorgon_train::llama::{Llama, Packed};
-use gorgon_train::lora::{Lora, LoraConfig, NetworkWeights};
 use gorgon_train::methods::cllm::{ConsistencyLoss, Sample, augmented};
-use gorgon_train::methods::{CllmFitting, lm_head as read_lm_head};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::Objective;
-use on_backbone::{assert_slopes, conversations, fitted, step, stirred};
+use on_backbone::stirred;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::ops::Range;
@@ -84,15 +81,23 @@ fn norm(values: &[f32]) -> f64 {
     values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt()
 }
 
-/// Norms of all gradients, and those that the fixtures hold in full.
+/// Checks a loss within the fixtures' tolerance.
+fn check_loss(loss: f64, want: &Value, name: &str) {
+    let want = want.as_f64().unwrap();
+    assert!((loss - want).abs() <= 1e-5 * want.abs(), "{name}: {loss} {want}");
+}
+
+/// Norms of all gradients, and every value of those that the fixtures hold in full.
 fn check_gradients(fixture: &Fixture, (number, name): (usize, &str), gradients: &[Vec<f32>], expected: &Value) {
     for (parameter, gradient) in fixture.parameters.iter().zip(gradients) {
         let what = format!("{name} of {number}: {}", parameter.name);
         let want = expected["gradient_norms"][&parameter.name].as_f64().unwrap();
         assert!((norm(gradient) - want).abs() < 1e-3 * want + 1e-6, "{what}: {} {want}", norm(gradient));
         let Some(whole) = fixture.floats(&format!("t{number}.{name}.grad.{}", parameter.name)) else { continue };
-        let off: Vec<f32> = whole.iter().zip(gradient).map(|(a, b)| a - b).collect();
-        assert!(norm(&off) < 1e-3 * want, "{what}: off by {} of {want}", norm(&off));
+        // The losses are sums over positions, so what rounding leaves is measured by the largest value.
+        let bound = 2e-6 * whole.iter().fold(0f32, |most, value| most.max(value.abs()));
+        let worst = gradient.iter().zip(&whole).map(|(a, b)| (a - b).abs() - 1e-3 * b.abs()).fold(0.0, f32::max);
+        assert!(worst <= bound, "{what}: off by {worst}");
     }
 }
 
@@ -103,12 +108,16 @@ fn check_answer(fixture: &Fixture, number: usize, prefix: &[Token], sample: Samp
     let [(of_all, all), (of_prompt, part)] = [sample, prompt].map(|sample| fixture.losses(sample, [0.0, 1.0, 0.0]));
     let (own, before) = (sample.text.len() as f64, rest.len() as f64);
     let of = |whole: f64, part: f64| ((own + before) * whole - before * part) / own;
-    let (loss, want) = (of(of_all, of_prompt), expected["loss"].as_f64().unwrap());
-    assert!((loss - want).abs() < 2e-5 * want, "ar_answer of {number}: {loss} {want}");
+    check_loss(of(of_all, of_prompt), &expected["loss"], &format!("ar_answer of {number}"));
     let pairs = all.iter().zip(&part).map(|(all, part)| all.iter().zip(part));
     let gradients: Vec<Vec<f32>> =
         pairs.map(|both| both.map(|(&a, &b)| of(f64::from(a), f64::from(b)) as f32).collect()).collect();
     check_gradients(fixture, (number, "ar_answer"), &gradients, expected);
+}
+
+/// The states of a block, its prefix first.
+fn block_states(block: &Value) -> (Vec<Token>, Vec<Vec<Token>>) {
+    (tokens(&block["prefix"]), block["states"].as_array().unwrap().iter().map(tokens).collect())
 }
 
 #[test]
@@ -117,9 +126,8 @@ fn losses_and_gradients_are_the_fixtures() {
     let fixture = Fixture::open(&root);
     let omega = fixture.json["omega"].as_f64().unwrap();
     for (number, one) in fixture.json["trajectories"].as_array().unwrap().iter().enumerate() {
-        let block = &one["blocks"][one["losses_for"]["block"].as_u64().unwrap() as usize];
-        let states: Vec<Vec<Token>> = block["states"].as_array().unwrap().iter().map(tokens).collect();
-        let (prefix, at) = (tokens(&block["prefix"]), one["losses_for"]["state"].as_u64().unwrap() as usize);
+        let (prefix, states) = block_states(&one["blocks"][one["losses_for"]["block"].as_u64().unwrap() as usize]);
+        let at = one["losses_for"]["state"].as_u64().unwrap() as usize;
         let fixed = &states[states.len() - 1];
         let global = Sample { prefix: &prefix, text: fixed, target: fixed, state: &states[at] };
         let local = Sample { target: &states[at + 1], ..global };
@@ -133,25 +141,33 @@ fn losses_and_gradients_are_the_fixtures() {
             ("total", global, [1.0, omega, 0.0]),
         ] {
             let (loss, gradients) = fixture.losses(sample, parts);
-            let expected = &one["losses"][name];
-            let want = expected["loss"].as_f64().unwrap();
-            assert!((loss - want).abs() < 2e-5 * want.abs(), "{name} of {number}: {loss} {want}");
-            check_gradients(&fixture, (number, name), &gradients, expected);
+            check_loss(loss, &one["losses"][name]["loss"], &format!("{name} of {number}"));
+            check_gradients(&fixture, (number, name), &gradients, &one["losses"][name]);
         }
         check_answer(&fixture, number, &prefix, global, &one["losses"]["ar_answer"]);
-        // Every state's loss, and where it is nothing.
+    }
+}
+
+/// Every state's loss, and where it is nothing.
+#[test]
+fn losses_of_all_states_are_the_fixtures() {
+    let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
+    let fixture = Fixture::open(&root);
+    let trajectories = fixture.json["trajectories"].as_array().unwrap().iter();
+    for (number, block) in trajectories.flat_map(|one| one["blocks"].as_array().unwrap()).enumerate() {
+        let (prefix, states) = block_states(block);
+        let fixed = &states[states.len() - 1];
+        let global = Sample { prefix: &prefix, text: fixed, target: fixed, state: fixed };
         for (state, want) in states.iter().zip(block["global_loss_by_state"].as_array().unwrap()) {
             let (loss, gradients) = fixture.losses(Sample { state, ..global }, [1.0, 0.0, 0.0]);
-            let want = want.as_f64().unwrap();
-            assert!((loss - want).abs() < 2e-5 * want.abs() + 1e-4, "{number}: {loss} {want}");
+            check_loss(loss, want, &format!("global in block {number}"));
             if state == fixed {
                 assert!(gradients.iter().flatten().all(|&value| value == 0.0), "the fixed point has a gradient");
             }
         }
         for (pair, want) in states.windows(2).zip(block["local_loss_by_pair"].as_array().unwrap()) {
             let sample = Sample { target: &pair[1], state: &pair[0], ..global };
-            let (loss, want) = (fixture.losses(sample, [1.0, 0.0, 0.0]).0, want.as_f64().unwrap());
-            assert!((loss - want).abs() < 2e-5 * want.abs() + 1e-4, "{number}: {loss} {want}");
+            check_loss(fixture.losses(sample, [1.0, 0.0, 0.0]).0, want, &format!("local in block {number}"));
         }
     }
 }
@@ -216,36 +232,6 @@ fn augmentation_draws_evenly() {
     assert!(right[2..].iter().all(|&times: &i32| (times - 4000).abs() < 210), "{right:?}");
 }
 
-/// Steps draw augmented states by step and conversation alone; the last two states of a trajectory stay.
-#[test]
-fn training_draws_augmented_states() {
-    let dir = tempfile::tempdir().unwrap();
-    let of = |augmented: bool| {
-        let mut objective = fitting(dir.path(), true, Consistency::Global);
-        objective.config.augmented = augmented;
-        objective
-    };
-    let (plain, more, again) = (of(false), of(true), of(true));
-    let parameters = plain.parameters(0);
-    let found: Vec<bool> = (0..6)
-        .map(|number| {
-            let (loss, gradients) = step(&more, &parameters, number);
-            assert_eq!((loss, gradients), step(&again, &parameters, number));
-            loss != step(&plain, &parameters, number).0
-        })
-        .collect();
-    assert!(found.contains(&true), "nothing was augmented");
-    let last = |mut objective: CllmFitting| {
-        for one in objective.trajectories.iter_mut().flatten() {
-            one.states.drain(..one.states.len().saturating_sub(2));
-        }
-        step(&objective, &parameters, 1)
-    };
-    assert_eq!(last(plain), last(more));
-    let evaluated = |objective: &CllmFitting| objective.evaluate(&parameters).unwrap().objective;
-    assert_eq!(evaluated(&of(false)), evaluated(&again));
-}
-
 /// A state that differs from the fixed point in its last token has the fixed point's contexts everywhere.
 #[test]
 fn a_wrong_last_token_has_no_gradient() {
@@ -256,49 +242,6 @@ fn a_wrong_last_token_has_no_gradient() {
     let (loss, gradients) = fixture.losses(sample, [1.0, 0.0, 0.0]);
     assert_eq!(loss, 0.0);
     assert!(gradients.iter().flatten().all(|&value| value == 0.0));
-}
-
-/// A fitting on the small backbone of the tests, in blocks of four tokens.
-fn fitting(dir: &Path, full: bool, consistency: Consistency) -> CllmFitting {
-    let data = conversations(dir);
-    let (base, model) = (Checkpoint::open(dir).unwrap(), data.features.decoder.config().clone());
-    let llama = Llama::of(&model, 64, Device::flex()).unwrap();
-    let start = llama.load(&base).unwrap();
-    let lora = LoraConfig { rank: 3, ..LoraConfig::default() };
-    let trajectories = |rows: &[gorgon_data::shard::Row]| {
-        let of = |row: &gorgon_data::shard::Row| {
-            let mut target = DecoderTarget::new(data.features.decoder.clone(), 64, Hooks::none());
-            of_row(&mut target, row, 4, 1).unwrap()
-        };
-        rows.iter().map(of).collect::<Vec<Vec<Trajectory>>>()
-    };
-    CllmFitting {
-        weights: if full { NetworkWeights::Full(start) } else { NetworkWeights::Lora(Lora::new(lora.clone(), start)) },
-        lm_head: read_lm_head(&base, &model, &Device::flex(), Some(Frozen::default())).unwrap(),
-        llama,
-        base,
-        chunk_rows: 16,
-        config: CllmConfig { lora, consistency, omega: 2.0, ..CllmConfig::default() },
-        seed: 3,
-        block: 4,
-        trajectories: trajectories(&data.rows),
-        held_out: data.held_out.iter().map(|row| row.row).zip(trajectories(&data.held_out)).collect(),
-        data,
-    }
-}
-
-/// With states that are the fixed point the objective's slopes are those of the text's part.
-#[test]
-fn gradients_of_the_text_are_slopes() {
-    for full in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut objective = fitting(dir.path(), full, Consistency::Global);
-        for row in objective.trajectories.iter_mut().flatten() {
-            let fixed = row.states.pop().unwrap();
-            row.states = vec![fixed];
-        }
-        assert_slopes(&objective, &stirred(objective.parameters(3)), 2);
-    }
 }
 
 /// `ln p` of the next token behind each of some rows, by a plain pass.
@@ -349,30 +292,4 @@ fn gradients_of_the_consistency_are_slopes() {
         let slope = (moved(by) - moved(-by)) / f64::from(2.0 * by);
         assert!((slope - expected).abs() < 0.02 * (0.05 + slope.abs()), "{}: {expected} {slope}", parameter.name);
     }
-}
-
-#[test]
-fn threads_and_interruptions_change_no_bit() {
-    for (full, consistency) in [(false, Consistency::Global), (true, Consistency::Local)] {
-        let (dir, model) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let objective = fitting(model.path(), full, consistency);
-        let one = fitted(&objective, dir.path(), 1, None);
-        assert_eq!(one, fitted(&objective, dir.path(), 3, None));
-        assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
-    }
-}
-
-/// Fitted on its own answers, the model needs fewer iterations, and stays near the original.
-#[test]
-fn evaluations_watch_the_language() {
-    let dir = tempfile::tempdir().unwrap();
-    let objective = fitting(dir.path(), false, Consistency::Global);
-    let metrics = objective.evaluate(&objective.parameters(3)).unwrap().metrics;
-    let Metrics::Cllm(cllm) = &metrics else { panic!("{metrics:?}") };
-    assert!(cllm.kl.abs() < 1e-4 && !cllm.degraded, "{cllm:?}");
-    assert!((cllm.perplexity - cllm.perplexity_before).abs() < 1e-3 * cllm.perplexity, "{cllm:?}");
-    assert!(metrics.tau().unwrap() >= 1.0, "{cllm:?}");
-    let far = objective.evaluate(&stirred(objective.parameters(3))).unwrap().metrics;
-    let Metrics::Cllm(far) = far else { panic!("{far:?}") };
-    assert!(far.kl > cllm.kl, "{far:?}");
 }

@@ -9,7 +9,7 @@ use gorgon_train::config::TrainConfig;
 use gorgon_train::error::TrainError;
 use gorgon_train::methods::{CacheRequest, FeatureCache, FeatureFormat, KangarooFitting, OnBackbone};
 use gorgon_train::trainer::{Objective, fit};
-use on_backbone::{assert_slopes, fitted, lm_head, loaded, training};
+use on_backbone::{assert_slopes, conversations, fitted, keeps_backbone, lm_head, loaded, training};
 use std::sync::atomic::AtomicBool;
 
 const CONFIG: KangarooConfig = KangarooConfig { exit_layer: 1, stop: 0.3 };
@@ -26,9 +26,9 @@ fn gradients_are_slopes() {
 
 #[test]
 fn threads_interruptions_and_cached_states_change_no_bit() {
-    let dir = tempfile::tempdir().unwrap();
-    let objective = fitting(None);
-    let one = fitted(&objective, dir.path(), 1, None);
+    let (dir, model) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let objective = KangarooFitting::new(CONFIG, conversations(model.path()), lm_head(None).into(), 16).unwrap();
+    let one = keeps_backbone(&objective, model.path(), || fitted(&objective, dir.path(), 1, None));
     assert_eq!(one, fitted(&objective, dir.path(), 3, None));
     assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
     let mut cached = fitting(None);

@@ -17,7 +17,7 @@ use gorgon_train::lora::{Lora, LoraConfig, NetworkWeights};
 use gorgon_train::methods::layerskip::{Labelled, Network, losses};
 use gorgon_train::methods::{LayerSkipFitting, OnBackbone, Skipping};
 use gorgon_train::trainer::Objective;
-use on_backbone::{assert_slopes, conversations, fitted, step, stirred};
+use on_backbone::{assert_slopes, conversations, fitted, keeps_backbone, step, stirred};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::Path;
@@ -211,7 +211,7 @@ fn threads_and_interruptions_change_no_bit() {
     assert_eq!(one, fitted(&objective, dir.path(), 3, None));
     assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
     let objective = fitting(model.path(), adapter());
-    let one = fitted(&objective, dir.path(), 1, None);
+    let one = keeps_backbone(&objective, model.path(), || fitted(&objective, dir.path(), 1, None));
     assert_eq!(one, fitted(&objective, dir.path(), 3, Some(5)));
 }
 

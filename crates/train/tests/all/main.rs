@@ -3,6 +3,7 @@
 mod block;
 mod boost_tuning;
 mod cllm;
+mod cllm_fitting;
 mod distill_spec;
 mod eagle;
 mod eagle3;
@@ -18,6 +19,7 @@ mod on_backbone;
 mod online;
 mod online_heads;
 mod paths;
+mod probe_targets;
 mod probes;
 mod quantised;
 mod replicas;

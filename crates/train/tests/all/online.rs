@@ -28,7 +28,7 @@ use gorgon_train::config::{Answers, DistillSpecConfig, Training};
 use gorgon_train::llama::Llama;
 use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, lm_head};
 use gorgon_train::trainer::{FitSettings, Objective, fit};
-use on_backbone::SHAPE;
+use on_backbone::{SHAPE, fitted, killed};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -272,4 +272,14 @@ fn interruptions_change_no_bit() {
         outcome.parameters.into_iter().map(|p| read(p.value)).collect::<Vec<_>>()
     };
     assert_eq!(fitted(None), fitted(Some(5)));
+}
+
+/// Killed between two checkpoints and begun again, likewise.
+#[test]
+fn a_kill_changes_no_bit() {
+    let pair = Pair::new();
+    let (_, taken) = pair.decode(pair.draft.path());
+    let folder = tempfile::tempdir().unwrap();
+    let one = fitted(&pair.fitting(&taken), folder.path(), 1, None);
+    assert_eq!(one, killed(|| pair.fitting(&taken), folder.path(), 6));
 }

@@ -26,7 +26,7 @@ use gorgon_train::config::Training;
 use gorgon_train::methods::{Conversations, Features, HeadFitting, lm_head};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{FitSettings, Objective, fit};
-use on_backbone::SHAPE;
+use on_backbone::{SHAPE, fitted, killed};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -254,4 +254,16 @@ fn heads_that_get_worse_are_rolled_back() {
     for (kept, good) in kept.into_iter().zip(good) {
         assert_eq!(read(kept.value), read(good.value));
     }
+}
+
+/// Stopped or killed within the steps on a log and begun again, the heads are the same bit for bit.
+#[test]
+fn interruptions_change_no_bit() {
+    let pair = Pair::new();
+    let (_, taken) = pair.decode(&pair.fitting(&[]).parameters(0));
+    assert!(taken.iter().all(|example| !corrected(example).is_empty()));
+    let folder = tempfile::tempdir().unwrap();
+    let one = fitted(&pair.fitting(&taken), folder.path(), 1, None);
+    assert_eq!(one, fitted(&pair.fitting(&taken), folder.path(), 2, Some(5)));
+    assert_eq!(one, killed(|| pair.fitting(&taken), folder.path(), 6));
 }

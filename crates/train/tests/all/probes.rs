@@ -25,22 +25,22 @@ use gorgon_train::evaluation::Metrics;
 use gorgon_train::llama::Llama;
 use gorgon_train::methods::{Conversations, ProbeFitting, lm_head as read_lm_head};
 use gorgon_train::trainer::Objective;
-use on_backbone::{assert_slopes, conversations, fitted, lm_head};
+use on_backbone::{assert_slopes, conversations, fitted, keeps_backbone, lm_head};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::path::Path;
 
 /// A file of the fixtures.
-struct Fixture {
+pub struct Fixture {
     bytes: Vec<u8>,
     json: Value,
-    decoder: Decoder,
+    pub decoder: Decoder,
     weights: Vec<Tensor<1>>,
-    lm_head: Table,
+    pub lm_head: Table,
 }
 
 impl Fixture {
-    fn open(root: &Path) -> Self {
+    pub fn open(root: &Path) -> Self {
         let dir = root.join("model");
         let decoder = Decoder::load(&dir, &Compute::cpu(FloatFormat::F32)).unwrap();
         let (model, checkpoint) = (decoder.config().clone(), Checkpoint::open(&dir).unwrap());
@@ -59,16 +59,16 @@ impl Fixture {
         file.tensor(name).unwrap_or_else(|error| panic!("{name}: {error}")).data().to_vec()
     }
 
-    fn floats(&self, name: &str) -> Vec<f32> {
+    pub fn floats(&self, name: &str) -> Vec<f32> {
         self.data(name).chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
-    fn tokens(&self, name: &str) -> Vec<Token> {
+    pub fn tokens(&self, name: &str) -> Vec<Token> {
         self.data(name).chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().unwrap()) as Token).collect()
     }
 
     /// The hooked states of every layer, side by side, and those after the final norm.
-    fn states(&self, ids: &[Token]) -> (Tensor<2>, Tensor<2>) {
+    pub fn states(&self, ids: &[Token]) -> (Tensor<2>, Tensor<2>) {
         let layers = self.decoder.config().layers;
         let hooks = Hooks::new((0..layers).collect(), layers).unwrap();
         let mut cache = self.decoder.new_cache(ids.len());
@@ -83,12 +83,12 @@ impl Fixture {
         (Tensor::cat(hooked, 1), flat(output.hidden.into_tensor()))
     }
 
-    fn network(&self, training: &ProbeTraining) -> ProbeNetwork {
+    pub fn network(&self, training: &ProbeTraining) -> ProbeNetwork {
         ProbeNetwork::new(training.shape, &LayerShape::of(self.decoder.config()), self.weights.clone(), 64)
     }
 
     /// All positions at once; the labels are the model's own continuation or the text.
-    fn batch(&self, training: &ProbeTraining, case: &str) -> ProbeBatch {
+    pub fn batch(&self, training: &ProbeTraining, case: &str) -> ProbeBatch {
         let (ids, at) = (self.tokens("input_ids"), self.tokens("positions"));
         let places = training.shape.places;
         let continuation = if training.soft { self.tokens(&format!("{case}.continuation")) } else { vec![] };
@@ -130,7 +130,7 @@ impl Fixture {
     }
 }
 
-fn flat(values: Vec<f32>) -> Tensor<1> {
+pub fn flat(values: Vec<f32>) -> Tensor<1> {
     let n = values.len();
     Tensor::from_data(TensorData::new(values, [n]), &Device::flex())
 }
@@ -151,7 +151,12 @@ fn cases(fixture: &Fixture) -> Vec<(&'static str, ProbeTraining, Value)> {
     all
 }
 
-fn close(got: &[f32], want: &[f32], (relative, absolute): (f32, f32), what: &str) {
+/// Those of PPD, whose targets are distributions.
+pub fn soft_cases(fixture: &Fixture) -> Vec<(&'static str, ProbeTraining, Value)> {
+    cases(fixture).into_iter().filter(|(_, training, _)| training.soft).collect()
+}
+
+pub fn close(got: &[f32], want: &[f32], (relative, absolute): (f32, f32), what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     let worst = got.iter().zip(want).map(|(a, b)| (a - b).abs() - relative * b.abs()).fold(0.0, f32::max);
     assert!(worst <= absolute, "{what}: off by {worst}");
@@ -264,18 +269,18 @@ fn of_ppd(ensemble: usize, positions: usize) -> ProbeTraining {
     ProbeTraining::ppd(&config, on_backbone::SHAPE.hidden_size, on_backbone::SHAPE.vocab_size)
 }
 
-fn fitting(training: ProbeTraining) -> ProbeFitting {
-    let dir = tempfile::tempdir().unwrap();
-    let data: Conversations = conversations(dir.path());
+fn fitting(dir: &Path, training: ProbeTraining) -> ProbeFitting {
+    let data: Conversations = conversations(dir);
     let llama = Llama::of(data.features.decoder.config(), 64, Device::flex()).unwrap();
-    let weights = llama.load_layers(&Checkpoint::open(dir.path()).unwrap()).unwrap();
+    let weights = llama.load_layers(&Checkpoint::open(dir).unwrap()).unwrap();
     ProbeFitting::new(training, weights, data, lm_head(None).into(), 16, 3).unwrap()
 }
 
 #[test]
 fn gradients_are_slopes() {
+    let dir = tempfile::tempdir().unwrap();
     for training in [of_ppd(1, 100), of_ppd(2, 3), of_pass(3), of_space(3)] {
-        let objective = fitting(training);
+        let objective = fitting(dir.path(), training);
         assert_slopes(&objective, &objective.parameters(3), 4);
     }
 }
@@ -283,9 +288,9 @@ fn gradients_are_slopes() {
 #[test]
 fn threads_and_interruptions_change_no_bit() {
     for training in [of_ppd(2, 3), of_pass(2), of_space(2)] {
-        let dir = tempfile::tempdir().unwrap();
-        let objective = fitting(training);
-        let one = fitted(&objective, dir.path(), 1, None);
+        let (dir, model) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let objective = fitting(model.path(), training);
+        let one = keeps_backbone(&objective, model.path(), || fitted(&objective, dir.path(), 1, None));
         assert_eq!(one, fitted(&objective, dir.path(), 3, None));
         assert_eq!(one, fitted(&objective, dir.path(), 2, Some(5)));
     }
@@ -293,7 +298,8 @@ fn threads_and_interruptions_change_no_bit() {
 
 #[test]
 fn evaluations_have_an_entry_per_place() {
-    let objective = fitting(of_ppd(1, 3));
+    let dir = tempfile::tempdir().unwrap();
+    let objective = fitting(dir.path(), of_ppd(1, 3));
     let metrics = objective.evaluate(&objective.parameters(3)).unwrap().metrics;
     let Metrics::Heads(heads) = &metrics else { panic!("{metrics:?}") };
     assert_eq!((heads.ranks.head_loss.len(), heads.ranks.top5.len()), (2, 2));

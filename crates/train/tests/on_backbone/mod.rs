@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use burn::tensor::{Device, Tensor, TensorData};
+use gorgon_core::Token;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
@@ -10,18 +11,22 @@ use gorgon_draft::medusa::{Heads, MedusaConfig};
 use gorgon_kernels::Frozen;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::read;
+use gorgon_model::target::{DecoderTarget, Target, read};
 use gorgon_model::weights::Checkpoint;
+use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::RunDir;
+use gorgon_train::checkpoint::MODEL_FILE;
 use gorgon_train::config::{LanguageLoss, MedusaTwoConfig, Training};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::{Lora, LoraConfig};
 use gorgon_train::methods::{
-    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, lm_head as read_lm_head,
+    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, OnBackbone, lm_head as read_lm_head,
 };
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,21 +53,25 @@ pub fn conversations(dir: &Path) -> Conversations {
     conversations_on(dir)
 }
 
-/// Twelve conversations, three of which are measured on, for the backbone in `dir`.
-pub fn conversations_on(dir: &Path) -> Conversations {
-    let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
-    let row = |i: usize| Row {
+/// A conversation with a name and a place.
+pub fn row(i: usize, example: Example) -> Row {
+    Row {
         row: i as u64,
         key: i as u64,
         id: format!("conversation-{i}"),
         source: "somewhere.jsonl".into(),
         line: 100 + i as u64,
         category: None,
-        example: example(i),
+        example,
         ends: vec!["end_token".into()],
         shard: "shard-00042.parquet".into(),
-    };
-    let rows: Vec<Row> = (0..12).map(row).collect();
+    }
+}
+
+/// Twelve conversations, three of which are measured on, for the backbone in `dir`.
+pub fn conversations_on(dir: &Path) -> Conversations {
+    let decoder = Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap());
+    let rows: Vec<Row> = (0..12).map(|i| row(i, example(i))).collect();
     let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
     Conversations {
         features: Features { decoder, cache: None },
@@ -164,6 +173,55 @@ pub fn fitted<O: Objective>(objective: &O, dir: &Path, threads: usize, stop_at: 
     assert!(outcome.finished);
     assert!(losses.last() < losses.first(), "{losses:?}");
     outcome.parameters.into_iter().map(|p| read(p.value)).collect()
+}
+
+/// Fits as [`fitted`] does, but is killed after step `at`, which no checkpoint holds, and begins again with all that is
+/// not on the disk made anew.
+pub fn killed<O: Objective>(objective: impl Fn() -> O, dir: &Path, at: u64) -> Vec<Vec<f32>> {
+    let run = RunDir::create(dir, "test").unwrap();
+    let settings = training(12).settings(4, 7).unwrap();
+    let begin = |last: Option<u64>| {
+        let mut observe = |report: Report| {
+            let Report::Step(record) = report else { return };
+            assert_ne!(Some(record.step), last, "killed");
+        };
+        fit(&objective(), &run, &settings, &AtomicBool::new(false), &mut observe).unwrap()
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| begin(Some(at)))).is_err());
+    assert!(run.steps().unwrap().last().is_some_and(|&saved| saved < at));
+    let outcome = begin(None);
+    assert!(outcome.finished);
+    outcome.parameters.into_iter().map(|p| read(p.value)).collect()
+}
+
+/// A backbone to the bit: every embedding, the states that enter each layer and leave the last one, and logits.
+fn bits(decoder: &Arc<Decoder>) -> Vec<u32> {
+    let (layers, ids) = (decoder.config().layers, (0..60).map(|t| t * 37 % 250).collect::<Vec<Token>>());
+    let all: Vec<Token> = (0..decoder.config().vocab_size as Token).collect();
+    let mut target = DecoderTarget::new(decoder.clone(), ids.len(), Hooks::new((0..layers).collect(), layers).unwrap());
+    let output = target.prefill(&ids).unwrap();
+    let logits = target.logits(&output.hidden).into_vec();
+    let states = [decoder.embed(&all).unwrap(), output.hidden].into_iter().chain(output.hooks);
+    states.flat_map(|states| states.into_values().into_vec()).chain(logits).map(f32::to_bits).collect()
+}
+
+/// Runs a fitting. The backbone in a folder and in memory, and all else that the objective does not fit, stay as they are
+/// to the bit.
+pub fn keeps_backbone<O: OnBackbone, T>(objective: &O, folder: &Path, run: impl FnOnce() -> T) -> T {
+    let start = objective.parameters(3);
+    let kept = || {
+        let file = hash_file(&folder.join(MODEL_FILE)).unwrap();
+        let head: &Tensor<2> = objective.lm_head();
+        let head: Vec<u32> = read(head.clone()).into_iter().map(f32::to_bits).collect();
+        (file, bits(&objective.data().features.decoder), head, step(objective, &start, 1))
+    };
+    let before = kept();
+    let result = run();
+    let after = kept();
+    assert_eq!(before.0, after.0, "the backbone's file");
+    assert!(before.1 == after.1 && before.2 == after.2, "the backbone in memory");
+    assert!(before.3 == after.3, "a step from the start");
+    result
 }
 
 /// Three Medusa heads.

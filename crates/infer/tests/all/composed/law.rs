@@ -2,8 +2,8 @@
 
 use crate::composed::models::{TINY, generate};
 use gorgon_core::Token;
-use gorgon_core::accept::AcceptanceRule;
 use gorgon_core::accept::random::enumerate;
+use gorgon_core::accept::{AcceptanceRule, RandomSource};
 use gorgon_core::dist::{Row, Transform};
 use gorgon_core::tree::TreeBuilder;
 use gorgon_draft::drafter::Drafter;
@@ -12,7 +12,7 @@ use gorgon_model::hooks::Hooks;
 use gorgon_model::target::{DecoderTarget, Target};
 use std::sync::Arc;
 
-const PROMPT: &[Token] = &[1, 0, 2, 1, 0];
+pub const PROMPT: &[Token] = &[1, 0, 2, 1, 0];
 /// The first token is plain decoding's, two more come of drafted steps.
 const NEW: usize = 3;
 
@@ -20,9 +20,15 @@ fn place(text: &[Token]) -> usize {
     text.iter().fold(0, |place, &token| place * TINY.vocab_size + token as usize)
 }
 
-/// Adds the probabilities of all texts that continue one.
-fn extend(target: &Arc<Decoder>, transform: &Transform, text: &[Token], probability: f64, law: &mut [f64]) {
-    if text.len() == NEW {
+/// Adds the probabilities of all texts that continue one by `new` tokens.
+fn extend(
+    (target, transform): (&Arc<Decoder>, &Transform),
+    new: usize,
+    text: &[Token],
+    probability: f64,
+    law: &mut [f64],
+) {
+    if new == 0 {
         law[place(text)] += probability;
         return;
     }
@@ -31,7 +37,7 @@ fn extend(target: &Arc<Decoder>, transform: &Transform, text: &[Token], probabil
     let hidden = alone.prefill(&read).unwrap().hidden.narrow(read.len() - 1, 1);
     let logits = alone.logits(&hidden);
     for (token, &p) in (0..).zip(transform.apply(Row::Logits(&logits)).iter()) {
-        extend(target, transform, &[text, &[token]].concat(), probability * p, law);
+        extend((target, transform), new - 1, &[text, &[token]].concat(), probability * p, law);
     }
 }
 
@@ -42,13 +48,23 @@ pub fn error(
     tree: &dyn TreeBuilder,
     (rule, transform): (&dyn AcceptanceRule, &Transform),
 ) -> f64 {
-    let mut plain = vec![0.0; TINY.vocab_size.pow(NEW as u32)];
-    extend(target, transform, &[], 1.0, &mut plain);
+    error_of(target, transform, NEW, &mut |random| {
+        generate(target, &mut *drafter, (tree, rule), (PROMPT, NEW), random).ids
+    })
+}
+
+/// As [`error`], of `new` tokens after [`PROMPT`], however they are generated.
+pub fn error_of(
+    target: &Arc<Decoder>,
+    transform: &Transform,
+    new: usize,
+    generate: &mut dyn FnMut(&mut dyn RandomSource) -> Vec<Token>,
+) -> f64 {
+    let mut plain = vec![0.0; TINY.vocab_size.pow(new as u32)];
+    extend((target, transform), new, &[], 1.0, &mut plain);
     let mut found = vec![0.0; plain.len()];
-    for (probability, generation) in
-        enumerate(|random| generate(target, &mut *drafter, (tree, rule), (PROMPT, NEW), random))
-    {
-        found[place(&generation.ids)] += probability;
+    for (probability, ids) in enumerate(generate) {
+        found[place(&ids)] += probability;
     }
     found.iter().zip(&plain).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }

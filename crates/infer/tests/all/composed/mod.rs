@@ -4,8 +4,8 @@
 
 mod cascade;
 mod every_composed;
-mod law;
-mod models;
+pub mod law;
+pub mod models;
 mod ouroboros;
 mod partial;
 mod specinfer;

@@ -2,12 +2,12 @@
 
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, RandomSource, RuleChoice};
+use gorgon_core::accept::{AcceptanceRule, RandomSource, RuleChoice, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, TreeBuilder, TreeShape};
 use gorgon_draft::composed::Ouroboros;
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling};
-use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, NoDrafter, Proposal, VerifiedPass};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, NoDrafter, Proposal, VerifiedPass};
 use gorgon_draft::lookahead::Lookahead;
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::specinfer::SpecInferDrafter;
@@ -125,6 +125,38 @@ impl<D: Drafter> Drafter for Counted<D> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.draft(root, context)
     }
+}
+
+/// A drafter that says of its drafts what is not true.
+pub struct Misstating<D>(pub D, pub fn(&mut Proposal));
+
+impl<D: Drafter> Drafter for Misstating<D> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+
+    fn reset(&mut self) {
+        self.0.reset();
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.0.observe(pass)
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let mut proposal = self.0.draft(root, context)?;
+        self.1(&mut proposal);
+        Ok(proposal)
+    }
+}
+
+/// Lets drafts pass for independent draws from the rows that come with them.
+pub fn as_draws(proposal: &mut Proposal) {
+    proposal.sources.iter_mut().for_each(|source| source.scheme = SamplingScheme::Independent);
 }
 
 pub fn specinfer(

@@ -1,14 +1,13 @@
 //! The target, which drafts for itself over a part of its cache.
 
 use crate::composed::law;
-use crate::composed::models::{DRAFT, TARGET, TINY, decoder, generate, plain, rule};
+use crate::composed::models::{DRAFT, Misstating, TARGET, TINY, as_draws, decoder, generate, plain, rule};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::draft_model::DraftSampling;
-use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_draft::partial::PartialDrafter;
 use gorgon_infer::{Limits, Method, Request, Session};
 use gorgon_kernels::tree_attention::AttentionMask;
@@ -123,33 +122,6 @@ fn the_law_is_the_targets_whatever_is_retrieved() {
     }
 }
 
-/// Lets the most likely drafts pass for draws.
-struct ClaimsDraws(PartialDrafter);
-
-impl Drafter for ClaimsDraws {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn needs(&self) -> Needs {
-        self.0.needs()
-    }
-
-    fn reset(&mut self) {
-        self.0.reset();
-    }
-
-    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
-        self.0.observe(pass)
-    }
-
-    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        let mut proposal = self.0.draft(root, context)?;
-        proposal.sources.iter_mut().for_each(|source| source.scheme = SamplingScheme::Independent);
-        Ok(proposal)
-    }
-}
-
 /// The negative control.
 #[test]
 fn likely_drafts_that_count_as_draws_change_the_law() {
@@ -157,7 +129,7 @@ fn likely_drafts_that_count_as_draws_change_the_law() {
     let transform = Transform::new(1.0, None, None).unwrap();
     let (rule, sampling) = rule("sampling", transform);
     let likely = DraftSampling { children: SamplingScheme::Deterministic, rows: true, ..sampling };
-    let mut drafter = ClaimsDraws(PartialDrafter::new(retrieval(4, 2), likely));
+    let mut drafter = Misstating(PartialDrafter::new(retrieval(4, 2), likely), as_draws);
     let found = law::error(&target, &mut drafter, &chain(2), (rule.as_ref(), &transform));
     assert!(found > 1e-3, "{found:e}");
 }

@@ -59,6 +59,17 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
         let model = Arc::new(block::model(decoder, &config));
         all.push(("block", Box::new(move || Box::new(BlockDrafter::sharing(model.clone())))));
     }
+    all.extend(probes(decoder));
+    // The target drafts for itself, so that much is accepted.
+    let sampling = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());
+    let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());
+    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), sampling)))));
+    all
+}
+
+/// Drafters with embeddings of their own, by name.
+pub fn probes(decoder: &Arc<Decoder>) -> Vec<(&'static str, Make)> {
+    let mut all: Vec<(&'static str, Make)> = vec![];
     for (kind, places, members) in [(ProbeKind::Ppd, 3, 2), (ProbeKind::Pass, 4, 1), (ProbeKind::Space, 3, 1)] {
         let (hidden_size, vocab_size) = (decoder.config().hidden_size, decoder.config().vocab_size);
         let shape = ProbeShape { kind, places, members, hidden_size, vocab_size, two_pass: false };
@@ -66,10 +77,6 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
         let model = Arc::new(ProbeModel::of(shape, values.collect(), decoder.clone()));
         all.push((kind.name(), Box::new(move || Box::new(ProbeDrafter::sharing(model.clone())))));
     }
-    // The target drafts for itself, so that much is accepted.
-    let sampling = DraftSampling::of(RuleChoice::Auto, Transform::new(temperature, None, None).unwrap());
-    let model = DraftModel::new("model:itself".into(), decoder.clone(), decoder.config());
-    all.push(("model", Box::new(move || Box::new(DraftModelDrafter::new(model.clone(), sampling)))));
     all
 }
 

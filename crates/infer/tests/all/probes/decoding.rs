@@ -1,13 +1,13 @@
 //! Text and steps of decoding with probes.
 
 use super::{Kind, load, probes};
+use crate::planted;
 use gorgon_core::Token;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, OwnTree, TreeBuilder, TreeShape, TrellisTree};
-use gorgon_draft::coupled::CoupledTree;
-use gorgon_draft::drafter::{DraftContext, Drafter, VerifiedPass, VerifiedTree};
+use gorgon_draft::drafter::Drafter;
 use gorgon_draft::format::ProbeKind;
 use gorgon_draft::probes::{ProbeDrafter, ProbeModel};
 use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
@@ -43,14 +43,19 @@ fn limits(tokens: usize) -> Limits {
     Limits { max_new_tokens: tokens, end_tokens: vec![] }
 }
 
-fn drafted(decoder: &Arc<Decoder>, model: &Arc<ProbeModel>, tree: &dyn TreeBuilder, temperature: f64) -> Generation {
+fn drafted(
+    decoder: &Arc<Decoder>,
+    model: &Arc<ProbeModel>,
+    tree: &dyn TreeBuilder,
+    (prompt, temperature): (&[Token], f64),
+) -> Generation {
     let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let transform = Transform::new(temperature, None, None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
     let random = &mut SeededRandom::new(1);
     let mut drafter = ProbeDrafter::sharing(model.clone());
     Session::new(&mut target, &mut drafter)
-        .generate(Method { tree, rule: rule.as_ref() }, Request::new(&PROMPT, &limits(NEW_TOKENS), random), &mut |_| {
+        .generate(Method { tree, rule: rule.as_ref() }, Request::new(prompt, &limits(NEW_TOKENS), random), &mut |_| {
             ControlFlow::Continue(())
         })
         .unwrap()
@@ -99,7 +104,7 @@ fn text_is_plain_text_whatever_probes_say() {
             let model = Arc::new(probes(&decoder, kind, values));
             for tree in builders() {
                 for temperature in [0.0, 0.8] {
-                    let found = drafted(&decoder, &model, tree.as_ref(), temperature);
+                    let found = drafted(&decoder, &model, tree.as_ref(), (&PROMPT, temperature));
                     assert_eq!(found.ids, plain(&decoder, temperature), "{kind:?} {:?}", tree.kind());
                 }
             }
@@ -131,51 +136,41 @@ fn probes_of_tokens_are_tokens() {
     assert_eq!(probed.into_values()[..], read.into_values()[..]);
 }
 
-/// In a text of one token over and over, whose probes are that token, everything is accepted after the first step.
+/// In a text of one token over and over, whose probes are that token, everything is accepted after the first step, which
+/// looks ahead. Where passes that look ahead are apart, these are every second one.
 #[test]
 fn a_text_of_one_token_is_accepted_whole() {
-    let (decoder, found) = (decoder(), plain(&decoder(), 0.0));
-    // The random model's greedy text ends in a loop or not: its own token is what the embedding has to say, so the
-    // states at the probes are checked instead of a text of a fixed token.
-    let last = found[found.len() - 1];
-    let embedded: Vec<f32> = (0..3).flat_map(|_| decoder.embed(&[last]).unwrap().into_values().into_vec()).collect();
-    let model = Arc::new(probes(&decoder, (ProbeKind::Pass, 3, 1, false), embedded));
-    let (mut target, mut drafter) =
-        (DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none()), ProbeDrafter::sharing(model));
-    let text = vec![last; 20];
-    target.extend(&text).unwrap();
-    let tree = ChainTree::new(3).unwrap();
-    let first = drafter.propose(last, &tree).unwrap();
-    assert_eq!(first.draft.tree().probes(), 3);
-    let mask = AttentionMask::in_tree(first.draft.tree().parents());
-    let rows = first.probe_rows().unwrap().unwrap();
-    let again = [last; 4];
-    let plan = PassPlan::of_tokens(&again, &mask);
-    let output = target.verify(&PassPlan { inputs: Inputs::Rows { rows: &rows.rows, table: rows.table }, ..plan });
-    let output = output.unwrap();
-    target.commit(&[0]).unwrap();
-    let verified = VerifiedTree { tree: first.draft.tree(), path: &[0], next: last, target: None };
-    let pass =
-        VerifiedPass { tokens: &[last], output: &output, rows: &[0], verified: Some(verified), is_source: false };
-    drafter.observe(pass).unwrap();
-    let mut random = SeededRandom::new(0);
-    let mut context = DraftContext { tree: CoupledTree::plain(&tree), random: &mut random, target: None };
-    let second = drafter.draft(last, &mut context).unwrap();
-    // What the target says after so many of these tokens is what it says at the probes.
-    target.roll_back();
-    let told = target.extend(&[last; 3]).unwrap().hidden;
-    let want: Vec<Token> = (0..3)
-        .map(|row| {
-            target.top_tokens(&told.narrow(row, 1), &[1]).map_or_else(
-                || gorgon_core::dist::Row::Logits(&target.logits(&told.narrow(row, 1))).argmax() as Token,
-                |top| top[0].0,
-            )
-        })
-        .collect();
-    let tree = second.draft.tree();
-    let drafts: Vec<Token> =
-        (1..tree.len()).filter(|&node| !tree.is_probe(node)).map(|node| tree.token(node)).collect();
-    assert_eq!(drafts, want);
+    const TOKEN: Token = 77;
+    let decoder = planted::repeating(SHAPE, TOKEN);
+    let embedding = decoder.embed(&[TOKEN]).unwrap().into_values();
+    for (kind, values) in kinds(|i| embedding[i % SHAPE.hidden_size]) {
+        let (_, places, _, two_pass) = kind;
+        let model = Arc::new(probes(&decoder, kind, values));
+        // A chain bounds the rows of PPD's probes, so that the last draft carries few of them.
+        let tree: Box<dyn TreeBuilder> = match kind.0 {
+            ProbeKind::Ppd => Box::new(OwnTree::new(24, places).unwrap()),
+            _ => Box::new(ChainTree::new(places).unwrap()),
+        };
+        let found = drafted(&decoder, &model, tree.as_ref(), (&[TOKEN; 3], 0.0));
+        assert_eq!(found.ids, [TOKEN; NEW_TOKENS], "{kind:?}");
+        let wants = |step: usize| if step == 0 || two_pass && step.is_multiple_of(2) { 0 } else { places };
+        let want: Vec<usize> = (0..found.accepted.len()).map(wants).collect();
+        assert_eq!(found.accepted, want, "{kind:?}");
+    }
+}
+
+/// Probes that are another token guess something else: the text alone does not make them right.
+#[test]
+fn probes_of_another_token_are_rejected() {
+    const TOKEN: Token = 77;
+    let decoder = planted::repeating(SHAPE, TOKEN);
+    let embedding = decoder.embed(&[TOKEN]).unwrap().into_values();
+    for (kind, values) in kinds(|i| -embedding[i % SHAPE.hidden_size]) {
+        let model = Arc::new(probes(&decoder, kind, values));
+        let found = drafted(&decoder, &model, &ChainTree::new(kind.1).unwrap(), (&[TOKEN; 3], 0.0));
+        assert_eq!(found.ids, [TOKEN; NEW_TOKENS], "{kind:?}");
+        assert!(found.accepted.iter().all(|&accepted| accepted == 0), "{kind:?}: {:?}", found.accepted);
+    }
 }
 
 /// Looking ahead behind every candidate saves the passes that only look ahead.
@@ -187,7 +182,7 @@ fn merged_passes_are_fewer() {
     let values: Vec<f32> = decoder.embed(&text[text.len() - 4..]).unwrap().into_values().into_vec();
     let steps = |two_pass| {
         let model = Arc::new(probes(&decoder, (ProbeKind::Pass, 4, 1, two_pass), values.clone()));
-        let found = drafted(&decoder, &model, &ChainTree::new(4).unwrap(), 0.0);
+        let found = drafted(&decoder, &model, &ChainTree::new(4).unwrap(), (&PROMPT, 0.0));
         assert_eq!(found.ids, text);
         found.accepted
     };

@@ -5,18 +5,14 @@ use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::{DraftTree, TreeBuilder};
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::coupled::CoupledTree;
-use gorgon_draft::drafter::{DraftContext, Drafter, VerifiedPass, VerifiedTree};
+use gorgon_draft::drafter::{DraftContext, Drafter, Proposal, VerifiedPass, VerifiedTree};
 use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::cache::{Picked, Retrieval, RetrievedCache};
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::{Inputs, PassPlan};
 use gorgon_model::target::{DecoderTarget, Target};
-use std::path::Path;
 use std::sync::Arc;
-
-pub fn decoder(dir: &Path) -> Arc<Decoder> {
-    Arc::new(Decoder::load(dir, &Compute::cpu(FloatFormat::F32)).unwrap())
-}
 
 /// A sequence whose root is the last token of its prompt: fixtures begin there.
 pub struct ByHand<'a, D> {
@@ -51,12 +47,17 @@ impl<'a, D: Drafter> ByHand<'a, D> {
         Self { target, drafter, root: *root }
     }
 
-    /// One greedy step.
-    pub fn step(&mut self, tree: &dyn TreeBuilder) -> Step {
+    /// Drafts on the root, and leaves uncommitted what that wrote into the target's cache.
+    pub fn draft(&mut self, tree: &dyn TreeBuilder) -> Proposal {
         let mut random = SeededRandom::new(0);
         let mut context =
             DraftContext { tree: CoupledTree::plain(tree), random: &mut random, target: Some(&mut self.target) };
-        let proposal = self.drafter.draft(self.root, &mut context).unwrap();
+        self.drafter.draft(self.root, &mut context).unwrap()
+    }
+
+    /// One greedy step.
+    pub fn step(&mut self, tree: &dyn TreeBuilder) -> Step {
+        let proposal = self.draft(tree);
         let nodes = proposal.draft.tree();
         let mask = AttentionMask::in_tree(nodes.parents());
         let plan = PassPlan::of_tokens(nodes.tokens(), &mask);
@@ -91,4 +92,29 @@ impl<'a, D: Drafter> ByHand<'a, D> {
         let hidden = output.hidden.into_values().into_vec();
         Step { hidden, logits: logits.into_vec(), argmax, accepted: path.len() - 1, emitted, draft: proposal.draft }
     }
+}
+
+/// The committed rows of a target's cache, bit for bit: keys and values of every layer and head.
+pub fn cached(target: &mut DecoderTarget) -> Vec<Vec<u32>> {
+    // A part of as many rows as there are is all of them, in their order.
+    let mut all = RetrievedCache::new(Retrieval { rows: target.context(), chunk: 1, picked: Picked::Random(0) });
+    target.retrieve(&mut all).unwrap();
+    let (layers, heads, rows) = (target.layers(), target.decoder().config().kv_heads, target.len());
+    assert_eq!(all.len(), rows);
+    let places = (0..layers).flat_map(|layer| (0..heads).map(move |head| (layer, head)));
+    let row = |layer, head, at| {
+        let (key, value) = all.row(layer, head, at).unwrap();
+        key.iter().chain(value).map(|x| x.to_bits()).collect()
+    };
+    places
+        .flat_map(|(layer, head)| (0..rows).map(move |at| (layer, head, at)))
+        .map(|(l, h, at)| row(l, h, at))
+        .collect()
+}
+
+/// The rows of a target that reads a text at once.
+pub fn read_at_once(decoder: &Arc<Decoder>, text: &[Token]) -> Vec<Vec<u32>> {
+    let mut target = DecoderTarget::new(decoder.clone(), decoder.config().max_positions, Hooks::none());
+    target.prefill(text).unwrap();
+    cached(&mut target)
 }

@@ -1,13 +1,14 @@
 //! Properties that hold for every method.
 
+use crate::planted::decoder;
 use crate::shared;
-use crate::training_free::by_hand::decoder;
+use crate::training_free::kinds::{methods, trees};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, OwnTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree};
-use gorgon_draft::choice::DrafterChoice;
+use gorgon_core::tree::TreeBuilder;
+use gorgon_draft::draft_model::DraftSampling;
 use gorgon_draft::training_free::TrainingFree;
 use gorgon_infer::{Generation, Limits, Method, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
@@ -20,62 +21,11 @@ use std::sync::Arc;
 
 const NEW_TOKENS: usize = 40;
 
-/// As they are named on the command line.
-const METHODS: &[&str] = &[
-    "suffix",
-    "ngram:2",
-    "jacobi:1",
-    "jacobi:7",
-    "lookahead:4,3,3",
-    "lookahead:5,5,4,window",
-    "early-exit:1",
-    "early-exit:2",
-    "pipelined:1,3",
-    "recycle:3",
-    "partial:16,3",
-    "partial:6,1,random",
-    "swift:50",
-];
-
-/// All methods, and one that reads a file of sub-layers to leave out, which is in the folder.
-fn methods(folder: &Path) -> Vec<TrainingFree> {
-    let file = folder.join("sublayers.json");
-    std::fs::write(&file, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
-    let skip = format!("skip:{}", file.display());
-    METHODS.iter().copied().chain([skip.as_str()]).map(method).collect()
-}
-
 fn backbones(test: &str) -> Vec<PathBuf> {
     let Some(root) = shared::shared("fixtures/backbones", test) else { return vec![] };
     let mut all: Vec<PathBuf> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     all.sort();
     all
-}
-
-fn method(name: &str) -> TrainingFree {
-    match name.parse() {
-        Ok(DrafterChoice::TrainingFree(method)) => method,
-        other => panic!("{name}: {other:?}"),
-    }
-}
-
-/// The trees that a method can draft: its own, and all others that it takes.
-fn trees(method: &TrainingFree) -> Vec<Box<dyn TreeBuilder>> {
-    let own: Box<dyn TreeBuilder> = match method.default_tree() {
-        TreeChoice::Chain(chain) => Box::new(chain),
-        TreeChoice::Own(own) => Box::new(own),
-        TreeChoice::Trellis(Some((nodes, depth))) => Box::new(TrellisTree::new(nodes, depth).unwrap()),
-        other => panic!("{other}"),
-    };
-    let others: Vec<Box<dyn TreeBuilder>> = vec![
-        Box::new(ChainTree::new(0).unwrap()),
-        Box::new(ChainTree::new(3).unwrap()),
-        Box::new(FixedTree::new(TreeShape::cartesian(&[3, 2, 2]).unwrap())),
-        Box::new(DynamicTree::new(14, 3, 4).unwrap()),
-        Box::new(OwnTree::new(9, 4).unwrap()),
-    ];
-    let taken = others.into_iter().filter(|tree| method.check_tree(&tree.kind()).is_ok());
-    std::iter::once(own).chain(taken).collect()
 }
 
 fn drafted(
@@ -96,7 +46,6 @@ fn drafted(
 
 #[test]
 fn greedy_text_is_plain_text_on_every_architecture() {
-    let folder = tempfile::tempdir().unwrap();
     for dir in backbones("training_free") {
         let decoder = decoder(&dir);
         let vocab = decoder.config().vocab_size as Token;
@@ -106,7 +55,7 @@ fn greedy_text_is_plain_text_on_every_architecture() {
         let random = &mut SeededRandom::new(0);
         let plain = decode(&mut target, &prompt, &Greedy, random, &limits, &mut |_| ControlFlow::Continue(()));
         let plain = plain.unwrap().ids;
-        for method in methods(folder.path()).into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
+        for method in methods().into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
             for tree in trees(&method) {
                 let found = drafted(&decoder, &method, tree.as_ref(), &prompt, Transform::GREEDY);
                 assert_eq!(found.ids, plain, "{} with {method} and {:?}", dir.display(), tree.kind());
@@ -122,8 +71,15 @@ fn sampled_text_keeps_its_distribution() {
         // Two samples of 600 over at most 27 tokens are about 0.1 apart, of a quarter as many twice as far; seeds are
         // fixed, so this is no matter of luck.
         let (seeds, bound) = if dir.ends_with("llama_mha") { (600, 0.17) } else { (150, 0.34) };
-        sampled_text_is_plain_text(&dir, seeds, bound);
+        sampled_text_is_plain_text(&dir, (seeds, bound), RuleChoice::Auto);
     }
+}
+
+/// As [`sampled_text_keeps_its_distribution`], under the rule that tests drafts against their probabilities.
+#[test]
+fn sampled_text_keeps_its_distribution_under_rejections() {
+    let Some(dir) = backbones("training_free").into_iter().find(|dir| dir.ends_with("llama_mha")) else { return };
+    sampled_text_is_plain_text(&dir, (600, 0.17), RuleChoice::Sampling);
 }
 
 /// Shares of the third token of texts from some seeds.
@@ -133,21 +89,21 @@ fn shares(seeds: u64, generate: &mut dyn FnMut(u64) -> Vec<Token>) -> BTreeMap<T
     shares
 }
 
-fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
-    let folder = tempfile::tempdir().unwrap();
+fn sampled_text_is_plain_text(dir: &Path, (seeds, bound): (u64, f64), choice: RuleChoice) {
     let decoder = decoder(dir);
     let transform = Transform::new(1.0, Some(3), None).unwrap();
-    let rule = RuleChoice::Auto.rule(transform);
+    let (rule, sampling) = (choice.rule(transform), DraftSampling::of(choice, transform));
     let (prompt, limits) = ([1, 5, 9, 5, 9, 5], Limits { max_new_tokens: 3, end_tokens: vec![] });
     let mut target = DecoderTarget::new(decoder.clone(), 64, Hooks::none());
     let want = shares(seeds, &mut |seed| {
         let random = &mut SeededRandom::new(seed);
         decode(&mut target, &prompt, rule.as_ref(), random, &limits, &mut |_| ControlFlow::Continue(())).unwrap().ids
     });
-    for method in methods(folder.path()).into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
+    for method in methods().into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
         let tree = trees(&method).remove(0);
         let method_of = Method { tree: tree.as_ref(), rule: rule.as_ref() };
-        let mut session = Session::new(DecoderTarget::new(decoder.clone(), 64, Hooks::none()), method.drafter());
+        let mut session =
+            Session::new(DecoderTarget::new(decoder.clone(), 64, Hooks::none()), method.drafter_for(sampling));
         let found = shares(seeds, &mut |seed| {
             session.reset();
             let request = Request::new(&prompt, &limits, SeededRandom::new(seed + 10_000));
@@ -163,11 +119,10 @@ fn sampled_text_is_plain_text(dir: &Path, seeds: u64, bound: f64) {
 /// A session that drafted, was rejected and continues answers as one that reads the text at once.
 #[test]
 fn rejected_drafts_leave_no_trace() {
-    let folder = tempfile::tempdir().unwrap();
     let Some(dir) = backbones("training_free").into_iter().find(|dir| dir.ends_with("llama_mha")) else { return };
     let decoder = decoder(&dir);
     let limits = Limits { max_new_tokens: 12, end_tokens: vec![] };
-    for method in methods(folder.path()).into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
+    for method in methods().into_iter().filter(|method| method.check(decoder.config()).is_ok()) {
         let tree = trees(&method).remove(0);
         let way = Method { tree: tree.as_ref(), rule: &Greedy };
         let mut session = Session::new(DecoderTarget::new(decoder.clone(), 96, Hooks::none()), method.drafter());

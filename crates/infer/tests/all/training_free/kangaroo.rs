@@ -1,7 +1,8 @@
 //! Kangaroo: drafts and acceptance against another implementation, and what it keeps of a text.
 
+use crate::planted::{self, Values, decoder};
 use crate::shared;
-use crate::training_free::by_hand::{ByHand, decoder};
+use crate::training_free::by_hand::ByHand;
 use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, TreeBuilder, TreeShape};
 use gorgon_draft::drafter::Drafter;
@@ -9,10 +10,10 @@ use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::kangaroo::{KangarooDrafter, KangarooModel};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::FloatFormat;
+use gorgon_model::pass::SkippedSublayers;
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::Target;
-use gorgon_runs::tensors::{self, Source, write_f32};
-use safetensors::{Dtype, SafeTensors};
+use gorgon_model::weights::Checkpoint;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn tokens(value: &Value) -> Vec<Token> {
     value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as Token).collect()
 }
 
-fn adapter(folder: &Path, decoder: &Arc<Decoder>) -> KangarooModel {
+pub fn adapter(folder: &Path, decoder: &Arc<Decoder>) -> KangarooModel {
     KangarooModel::load(&HeadsFolder::open(folder).unwrap(), decoder.clone()).unwrap()
 }
 
@@ -41,6 +42,11 @@ fn drafts_and_acceptance_are_the_fixtures() {
     for want in run["steps"].as_array().unwrap() {
         let step = by_hand.step(&tree);
         assert_eq!(step.draft.tree().tokens()[1..], tokens(&want["drafts"]));
+        let sure = want["confidence"].as_array().unwrap();
+        assert_eq!(step.draft.probabilities().len(), sure.len() + 1);
+        for (found, want) in step.draft.probabilities()[1..].iter().zip(sure) {
+            assert!((found - want.as_f64().unwrap()).abs() < 1e-4, "{found} {want}");
+        }
         assert_eq!(step.accepted as u64, want["accepted"].as_u64().unwrap());
         assert_eq!(step.emitted.last().copied(), want["bonus"].as_u64().map(|token| token as Token));
         whole += usize::from(step.accepted + 1 == step.draft.tree().len());
@@ -97,61 +103,33 @@ const SHAPE: LlamaShape = LlamaShape {
     max_positions: 96,
 };
 
-fn write(path: &Path, tensors: Vec<(String, Vec<usize>, Vec<f32>)>) {
-    let source = |(name, shape, values): (String, Vec<usize>, Vec<f32>)| {
-        let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
-        Source { name, dtype: Dtype::F32, shape, fill }
+/// Writes an adapter on the first layer of a model in a folder, with that layer's own attention, but for what the
+/// attention adds: that much of it.
+pub fn write_adapter(model: &Path, heads: &Path, shape: &LlamaShape, share: f32) {
+    let checkpoint = Checkpoint::open(model).unwrap();
+    let of_base = |name: &str, base: &str| {
+        let (shape, values) = (checkpoint.entries()[base].shape.clone(), checkpoint.read_all(base).unwrap());
+        (format!("{name}.weight"), shape, values)
     };
-    tensors::write(path, &tensors.into_iter().map(source).collect::<Vec<_>>()).unwrap();
-}
-
-/// The tensors of a file.
-struct File(Vec<u8>);
-
-impl File {
-    fn read(&self, name: &str) -> (Vec<usize>, Vec<f32>) {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        let tensor = file.tensor(name).unwrap();
-        let values = tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
-        (tensor.shape().to_vec(), values.collect())
-    }
-
-    /// Every tensor, with zeros in some.
-    fn zeroed(&self, zeroed: impl Fn(&str) -> bool) -> Vec<(String, Vec<usize>, Vec<f32>)> {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        let one = |name: &str| {
-            let (shape, values) = self.read(name);
-            let values = if zeroed(name) { vec![0.0; values.len()] } else { values };
-            (name.to_owned(), shape, values)
-        };
-        file.names().into_iter().map(one).collect()
-    }
+    let own = |name: &str| of_base(&format!("layers.0.{name}"), &format!("model.layers.0.{name}.weight"));
+    let mut tensors: Vec<Values> =
+        ["input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(own).into();
+    let (name, size, values) = own("self_attn.o_proj");
+    tensors.push((name, size, values.iter().map(|value| share * value).collect()));
+    tensors.push(of_base("norm", "model.norm.weight"));
+    planted::write(heads, tensors);
+    let (all, kv) = (shape.heads, shape.kv_heads);
+    let config = json!({"exit_layer": 1, "num_attention_heads": all, "num_key_value_heads": kv, "draft_stop": 0.0});
+    std::fs::write(heads.join("config.json"), config.to_string()).unwrap();
 }
 
 /// Layers above the exit that add nothing, and an adapter that adds nothing: every draft is right.
 #[test]
 fn an_adapter_that_is_the_model_is_always_accepted() {
-    let (random, model, heads) =
-        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    SHAPE.write(random.path(), FloatFormat::F32, 3).unwrap();
-    let file = File(std::fs::read(random.path().join("model.safetensors")).unwrap());
-    let of_base = |name: &str, base: &str| {
-        let (shape, values) = file.read(base);
-        (format!("{name}.weight"), shape, values)
-    };
-    let own = |name: &str| of_base(&format!("layers.0.{name}"), &format!("model.layers.0.{name}.weight"));
-    let mut adapter_tensors: Vec<_> =
-        ["input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(own).into();
-    let (name, shape, values) = own("self_attn.o_proj");
-    adapter_tensors.push((name, shape, vec![0.0; values.len()]));
-    adapter_tensors.push(of_base("norm", "model.norm.weight"));
-    write(&heads.path().join("model.safetensors"), adapter_tensors);
-    let config = json!({"exit_layer": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "draft_stop": 0.0});
-    std::fs::write(heads.path().join("config.json"), config.to_string()).unwrap();
-    std::fs::copy(random.path().join("config.json"), model.path().join("config.json")).unwrap();
-    let above = |name: &str| ["model.layers.1.", "model.layers.2."].iter().any(|layer| name.starts_with(layer));
-    let ends = |name: &str| ["o_proj.weight", "down_proj.weight"].iter().any(|end| name.ends_with(end));
-    write(&model.path().join("model.safetensors"), file.zeroed(|name| above(name) && ends(name)));
+    let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    write_adapter(model.path(), heads.path(), &SHAPE, 0.0);
+    planted::silence(model.path(), &SkippedSublayers::new(SHAPE.layers, &[1, 2], &[1, 2]).unwrap());
     let decoder = decoder(model.path());
     let mut drafter = KangarooDrafter::new(adapter(heads.path(), &decoder));
     let mut by_hand = ByHand::new(&decoder, &[256, 3, 9], &mut drafter);

@@ -1,7 +1,8 @@
 //! Lookahead decoding, step by step against another implementation.
 
+use crate::planted::decoder;
 use crate::shared;
-use crate::training_free::by_hand::{ByHand, Step, decoder};
+use crate::training_free::by_hand::{ByHand, Step};
 use gorgon_core::Token;
 use gorgon_core::tree::{NodeKind, TreeChoice};
 use gorgon_draft::lookahead::{Lookahead, LookaheadDrafter};

@@ -4,7 +4,11 @@
 mod by_hand;
 mod early_exit;
 mod every_method;
-mod kangaroo;
+pub mod kangaroo;
+pub mod kinds;
+mod law;
 mod lookahead;
+mod one_token;
+mod skipped;
 mod suffix;
 mod swift;

@@ -1,22 +1,22 @@
 //! SWIFT: the search against a slow definition, its end at a planted optimum, and what it leaves alone.
 
-use crate::training_free::by_hand::{ByHand, decoder};
+use crate::composed::models::{generate, plain, rule};
+use crate::planted;
+use crate::training_free::by_hand::ByHand;
 use gorgon_core::Token;
-use gorgon_core::dist::Row;
+use gorgon_core::accept::AcceptanceRule;
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::dist::{Row, Transform};
 use gorgon_core::tree::{OwnTree, TreeBuilder, TreeChoice};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::swift::{Swift, SwiftDrafter};
 use gorgon_draft::training_free::TrainingFreeMethod;
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
-use gorgon_model::device::FloatFormat;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::pass::{PassPlan, SkippedSublayers};
 use gorgon_model::random::LlamaShape;
 use gorgon_model::target::{DecoderTarget, Target};
-use gorgon_runs::tensors::{self, Source, write_f32};
-use safetensors::{Dtype, SafeTensors};
-use std::path::Path;
 use std::sync::Arc;
 
 const SHAPE: LlamaShape = LlamaShape {
@@ -32,32 +32,10 @@ const PROMPT: [Token; 7] = [256, 3, 9, 40, 7, 77, 5];
 /// Two of the six sub-layers of three layers.
 const METHOD: Swift = Swift { share: 40, seed: 3, state: None };
 
-/// A random model; what layers 1 and 3 attend to adds nothing where `planted` says so.
-fn model(planted: bool) -> Arc<Decoder> {
-    let dir = tempfile::tempdir().unwrap();
-    SHAPE.write(dir.path(), FloatFormat::F32, 3).unwrap();
-    if planted {
-        zero(
-            &dir.path().join("model.safetensors"),
-            &[1, 3].map(|l| format!("model.layers.{l}.self_attn.o_proj.weight")),
-        );
-    }
-    decoder(dir.path())
-}
-
-fn zero(path: &Path, names: &[String]) {
-    let bytes = std::fs::read(path).unwrap();
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let source = |name: &str| {
-        let tensor = file.tensor(name).unwrap();
-        let values = tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
-        let factor = if names.iter().any(|zeroed| zeroed == name) { 0.0 } else { 1.0 };
-        let values: Vec<f32> = values.map(|value| value * factor).collect();
-        let fill = Box::new(move |file: &mut dyn std::io::Write| write_f32(file, &values));
-        Source { name: name.into(), dtype: Dtype::F32, shape: tensor.shape().to_vec(), fill }
-    };
-    let sources: Vec<Source<'_>> = file.names().into_iter().map(source).collect();
-    tensors::write(path, &sources).unwrap();
+/// A random model; what layers 1 and 3 attend to adds nothing where `is_planted` says so.
+fn model(is_planted: bool) -> Arc<Decoder> {
+    let silent: &[usize] = if is_planted { &[1, 3] } else { &[] };
+    planted::random(SHAPE, 3, &SkippedSublayers::new(SHAPE.layers, silent, &[]).unwrap())
 }
 
 /// The score by its definition: the sub-layers left out over the whole model's cache of the prompt, token by token.
@@ -117,6 +95,22 @@ fn a_seed_decides_on_the_search_and_not_on_the_text() {
         let row = hidden.narrow(hidden.rows() - 1, 1);
         assert_eq!(Row::Logits(&plain.logits(&row)).argmax() as Token, token);
         hidden = plain.extend(&[token]).unwrap().hidden;
+    }
+}
+
+/// While sets are tried and exchanged, text is plain text, at any temperature.
+#[test]
+fn a_running_search_changes_no_text() {
+    let (decoder, tree) = (model(false), OwnTree::new(12, 6).unwrap());
+    for (name, temperature) in [("greedy", 0.0), ("coupled", 0.4), ("coupled", 0.8), ("coupled", 1.2)] {
+        let (rule, _) = rule(name, Transform::new(temperature, None, None).unwrap());
+        let text = plain(&decoder, rule.as_ref(), &PROMPT, 120);
+        let mut drafter = SwiftDrafter::new(METHOD);
+        let ways = (&tree as &dyn TreeBuilder, rule.as_ref() as &dyn AcceptanceRule);
+        let found = generate(&decoder, &mut drafter, ways, (&PROMPT, 120), &mut SeededRandom::new(1));
+        assert_eq!(found.ids, text, "{name} at {temperature}");
+        let search = drafter.search().unwrap();
+        assert!(search.tries() > 20 && !search.has_ended(), "{name} at {temperature}: {} tries", search.tries());
     }
 }
 
