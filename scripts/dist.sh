@@ -13,6 +13,11 @@ folder="$stage/$name"
 mkdir -p "$folder/completions" "$folder/man"
 cp "$gorgon" "$folder/gorgon"
 strip "$folder/gorgon"
+size="$(wc -c <"$folder/gorgon")"
+if [ "$size" -gt 45000000 ]; then
+    echo "$gorgon: $size bytes stripped, at most 45000000" >&2
+    exit 1
+fi
 cp README.md LICENSE "$folder/"
 "$gorgon" completions bash >"$folder/completions/gorgon.bash"
 "$gorgon" completions zsh >"$folder/completions/_gorgon"
