@@ -87,7 +87,8 @@ def words(text):
 def folded(text):
     """An output as a page shows it: long lines broken as a terminal breaks them."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", text).rstrip("\n").split("\n")
-    return "\n".join("\n".join(textwrap.wrap(line, WIDTH)) if len(line) > WIDTH else line for line in lines)
+    wrap = textwrap.TextWrapper(WIDTH, break_on_hyphens=False, break_long_words=False)
+    return "\n".join("\n".join(wrap.wrap(line)) if len(line) > WIDTH else line for line in lines)
 
 
 def alike(expected, printed):
@@ -161,7 +162,8 @@ def check_spelling(program, path):
 
 
 def run_page(path, scratch, environment, update):
-    text, changed = path.read_text(), False
+    text = path.read_text()
+    read = text.split("\n")
     for line, kind, reason, lines in blocks(path):
         if kind != "console" or reason:
             continue
@@ -178,10 +180,12 @@ def run_page(path, scratch, environment, update):
                 continue
             if update and run.stdout.strip() and "…" not in "".join(expected):
                 old, new = "\n".join([*typed, *expected]), "\n".join(typed) + "\n" + folded(run.stdout)
-                text, changed = text.replace(old, new, 1), True
-            if not alike("\n".join(expected), run.stdout):
+                # All that was written until now is in front of the block.
+                at = sum(len(above) + 1 for above in read[:line]) + len(text) - len("\n".join(read))
+                text = text[:at] + text[at:].replace(old, new, 1)
+            elif not alike("\n".join(expected), run.stdout):
                 problem(path, line, f"{command}: expected\n{words(chr(10).join(expected))}\nprinted\n{words(run.stdout)}")
-    if changed:
+    if text != "\n".join(read):
         path.write_text(text)
 
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Plain steps that are timed at most, and how long that may take. One step is timed in any case.
 const TIMED_STEPS: usize = 8;
 const TIMING_BUDGET: Duration = Duration::from_millis(250);
-/// New tokens of the plain answer that is timed where steps are recorded.
+/// New tokens of the plain continuation that is timed where steps are recorded.
 const TIMED_TOKENS: usize = 16;
 
 /// How steps are taken.
@@ -169,8 +169,9 @@ impl Engine {
     }
 
     /// Times plain steps behind the text that the drafts' session has read; the text stays as it is. Where steps are
-    /// recorded, a short plain answer to `prompt` is timed.
-    pub fn time_plain_step(&mut self, prompt: &[Token]) -> Option<Duration> {
+    /// recorded, a short plain continuation of `text` is timed, in a cache that has `room` for more tokens: the text
+    /// stays read.
+    pub fn time_plain_step(&mut self, text: &[Token], room: usize) -> Option<Duration> {
         match &mut self.steps {
             Steps::Launched { drafted, .. } => {
                 let (begun, mut times) = (Instant::now(), vec![]);
@@ -180,8 +181,8 @@ impl Engine {
                 u32::try_from(times.len()).ok().and_then(|steps| times.iter().sum::<Duration>().checked_div(steps))
             }
             Steps::Recorded(pair) => {
-                let limits = Limits { max_new_tokens: TIMED_TOKENS, end_tokens: vec![] };
-                let plain = pair.of(false).decode(prompt, &limits, &mut |_| ControlFlow::Continue(())).ok()?;
+                let limits = Limits { max_new_tokens: TIMED_TOKENS.min(room), end_tokens: vec![] };
+                let plain = pair.of(false).decode(text, &limits, &mut |_| ControlFlow::Continue(())).ok()?;
                 u32::try_from(plain.accepted.len()).ok().and_then(|steps| plain.times.total().checked_div(steps))
             }
         }

@@ -251,7 +251,9 @@ impl<'a> Chat<'a> {
         if generation.finish == Finish::Stopped {
             return None;
         }
-        self.plain_step = self.engine.time_plain_step(prompt).map(|time| (time, length));
+        let text = [prompt, &generation.ids].concat();
+        let room = self.model.context.saturating_sub(length);
+        self.plain_step = self.engine.time_plain_step(&text, room).map(|time| (time, length));
         self.plain_step.map(|(time, _)| time)
     }
 

@@ -1,11 +1,11 @@
-//! The report of an inspection: facts by name, for people and for programs.
+//! The report of an inspection: properties by name, for people and for programs.
 
 use crate::units::{bytes, count};
 use gorgon_runs::visible;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A fact.
+/// A property.
 pub struct Property {
     /// Its key, with the unit of a number in it.
     pub key: String,
@@ -29,24 +29,24 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// A list of facts that is being made.
+/// A list of properties that is being made.
 #[derive(Default)]
 pub struct Properties(pub Vec<Property>);
 
 impl Properties {
-    /// Adds a fact that reads as it is.
+    /// Adds a property that reads as it is.
     pub(super) fn add(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         let key = key.into();
         self.0.push(Property { name: name(&key), key, value: value.into(), shown: None });
     }
 
-    /// Adds a fact under a name for people; the key follows from it.
+    /// Adds a property under a name for people; the key follows from it.
     pub(super) fn named(&mut self, name: &str, value: Value) {
         let key = name.to_lowercase().replace([' ', '/'], "_");
         self.0.push(Property { key, name: name.into(), value, shown: None });
     }
 
-    /// Adds a fact with words of its own.
+    /// Adds a property with words of its own.
     pub(super) fn add_as(&mut self, key: &str, value: impl Into<Value>, shown: String) {
         self.0.push(Property { key: key.into(), name: name(key), value: value.into(), shown: Some(shown) });
     }

@@ -10,7 +10,7 @@ use gorgon_workflows::question::Question;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Properties about an answer beside its tokens.
+/// Properties of an answer beside its tokens.
 pub struct Answer<'a> {
     pub args: &'a Generate,
     pub settings: &'a Settings,
