@@ -4,10 +4,12 @@
     scripts/bench/startup.py [GORGON] [RUNS]
 """
 
-import statistics, subprocess, sys, time
+import shutil, statistics, subprocess, sys, time
 
 gorgon = sys.argv[1] if len(sys.argv) > 1 else "target/release/gorgon"
 runs = int(sys.argv[2]) if len(sys.argv) > 2 else 41
+if shutil.which(gorgon) is None:
+    sys.exit(f"{gorgon}: no such program")
 for arguments in (["--version"], ["--help"], ["train", "--help"]):
     times = []
     for _ in range(runs):

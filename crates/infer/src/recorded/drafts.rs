@@ -25,7 +25,7 @@ pub(super) enum Drafts {
 }
 
 impl Drafts {
-    /// Whether they come from a layer that has read the text, each token with the one after it.
+    /// True for an EAGLE layer: its cache holds pairs of a token's state and the next token.
     pub fn pairs(&self) -> bool {
         matches!(self, Self::Eagle(_))
     }

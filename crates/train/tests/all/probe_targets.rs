@@ -38,7 +38,7 @@ fn targets_are_the_fixtures() {
     }
 }
 
-/// Whether a row of the table sees another one.
+/// True if one row of the attention mask sees another.
 fn sees(expected: &Value, row: usize, other: usize) -> bool {
     expected["visible_among_probe_rows"][row].as_str().unwrap().as_bytes()[other] == b'1'
 }

@@ -151,7 +151,7 @@ fn cases(fixture: &Fixture) -> Vec<(&'static str, ProbeTraining, Value)> {
     all
 }
 
-/// Those of PPD, whose targets are distributions.
+/// Probes of PPD: their targets are distributions over the vocabulary.
 pub fn soft_cases(fixture: &Fixture) -> Vec<(&'static str, ProbeTraining, Value)> {
     cases(fixture).into_iter().filter(|(_, training, _)| training.soft).collect()
 }

@@ -80,7 +80,7 @@ fn finished_trainings(run: &Path) -> Result<usize, Failure> {
     Ok(entries.filter_map(Result::ok).filter(|entry| entry.path().join(SECONDS).is_file()).count())
 }
 
-/// Whether a folder holds at least one shard.
+/// True if a folder has a shard.
 pub fn has_shards(folder: &Path) -> bool {
     shard::files(folder).is_ok_and(|files| !files.is_empty())
 }

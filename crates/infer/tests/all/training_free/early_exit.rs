@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// As many tokens as the fixtures have of the target's own text: further steps add what is missing.
+/// Tokens of the target's own text in the fixtures.
 const TEXT: usize = 48;
 
 /// The text that goes on from some tokens.

@@ -4,7 +4,7 @@ use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, OwnTree, TreeBuilder,
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::training_free::TrainingFree;
 
-/// As they are named on the command line.
+/// Names of the methods, as typed behind `--drafter`.
 const METHODS: &[&str] = &[
     "suffix",
     "ngram:2",
