@@ -29,7 +29,8 @@ pub struct DistillConfig {
     /// Format of the prompts; detected from the files if it is not set.
     #[serde(default)]
     pub format: Option<Format>,
-    /// Conversations to take from each file, at most; 0 takes all.
+    /// Conversations to take from each of the `prompts`, at most; 0 takes all. The files of a data set on the hub are
+    /// downloaded one after another until there are as many.
     #[serde(default)]
     pub limit: usize,
     /// Prompts of the synthetic corpus.

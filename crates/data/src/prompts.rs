@@ -16,6 +16,8 @@ pub struct Gathered {
     pub prompts: Vec<Prompt>,
     /// The answers that the data gives, turn by turn, beside each prompt.
     pub given: Vec<Vec<Option<String>>>,
+    /// The files that were read.
+    pub files: Vec<PromptFile>,
     /// Kept and skipped records, file by file.
     pub reports: Vec<Report>,
     /// Conversations of which only the first turn is used, since the model has no chat template.
@@ -33,22 +35,51 @@ pub struct PromptFile {
     pub name: String,
 }
 
-/// Reads all prompts of a config, which are in `files`.
+/// Reads all prompts of a config, whose `prompts` are `sources`, each with its files: one file, or those of a data set.
+/// Files after those that fill a source's `limit` are not asked for.
 ///
 /// # Errors
-/// When a file cannot be read or holds nothing of use.
-pub fn gather(config: &DistillConfig, files: &[PromptFile], renderer: &Renderer) -> Result<Gathered, SourceError> {
+/// When a file cannot be had or read, or holds nothing of use.
+pub fn gather<E: From<SourceError>>(
+    config: &DistillConfig,
+    sources: impl IntoIterator<Item = impl IntoIterator<Item = Result<PromptFile, E>>>,
+    renderer: &Renderer,
+) -> Result<Gathered, E> {
     let (mut all, has_template) = (Gathered::default(), renderer.has_template());
-    for PromptFile { path, name } in files {
+    for source in sources {
+        let mut left = if config.limit == 0 { usize::MAX } else { config.limit };
+        let mut files = source.into_iter();
+        while left > 0
+            && let Some(file) = files.next().transpose()?
+        {
+            left -= all.add_file(config, file, left, renderer)?;
+        }
+    }
+    if let Some(corpus) = &config.synthetic {
+        all.add_synthetic(corpus, has_template);
+    }
+    Ok(all)
+}
+
+impl Gathered {
+    /// Adds the first `limit` conversations of a file. Returns how many there were.
+    fn add_file(
+        &mut self,
+        config: &DistillConfig,
+        file: PromptFile,
+        limit: usize,
+        renderer: &Renderer,
+    ) -> Result<usize, SourceError> {
         let options = Options {
             format: config.format,
             answers_required: config.answers == Answers::Data,
             tools: renderer.has_tools(),
-            limit: (config.limit > 0).then_some(config.limit),
+            limit: Some(limit),
             ..Options::default()
         };
-        let (conversations, report) = source::read(path, &options)?;
-        all.reports.push(report);
+        let (conversations, report) = source::read(&file.path, &options)?;
+        self.reports.push(report);
+        let count = conversations.len();
         for conversation in conversations {
             let mut calls = BTreeMap::new();
             let mut part = |(i, turn): (usize, Turn)| {
@@ -62,7 +93,7 @@ pub fn gather(config: &DistillConfig, files: &[PromptFile], renderer: &Renderer)
                 row: 0,
                 key: conversation.digest,
                 id: conversation.id,
-                source: name.clone(),
+                source: file.name.clone(),
                 line: conversation.line as u64,
                 category: conversation.category,
                 system: conversation.system,
@@ -70,16 +101,12 @@ pub fn gather(config: &DistillConfig, files: &[PromptFile], renderer: &Renderer)
                 users,
                 calls,
             };
-            all.add(prompt, given, has_template);
+            self.add(prompt, given, renderer.has_template());
         }
+        self.files.push(file);
+        Ok(count)
     }
-    if let Some(corpus) = &config.synthetic {
-        all.add_synthetic(corpus, has_template);
-    }
-    Ok(all)
-}
 
-impl Gathered {
     fn add_synthetic(&mut self, corpus: &Synthetic, has_template: bool) {
         let split = if corpus.held_out { Split::HeldOut } else { Split::Train };
         for i in 0..corpus.dialogues {

@@ -20,7 +20,7 @@ mod push;
 mod repo;
 mod url;
 
-pub use dataset::dataset;
+pub use dataset::DataSet;
 pub use download::Progress;
 pub use error::{Cause, HubError};
 pub use options::HubOptions;

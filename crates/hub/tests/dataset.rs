@@ -4,7 +4,7 @@ mod hub_server;
 
 use std::path::PathBuf;
 
-use gorgon_hub::{HubError, HubOptions, dataset};
+use gorgon_hub::{DataSet, HubError, HubOptions};
 use hub_server::{COMMIT, Server, options};
 
 fn prompts() -> Server {
@@ -20,8 +20,10 @@ fn prompts() -> Server {
     ])
 }
 
+/// All files of a data set.
 fn quiet(name: &str, options: &HubOptions) -> Result<Vec<PathBuf>, HubError> {
-    dataset(name, options, &mut |_| {})
+    let data_set = DataSet::open(name, options)?;
+    data_set.files().iter().map(|file| data_set.fetch(file, &mut |_| {})).collect()
 }
 
 /// Paths below the snapshot.
@@ -63,6 +65,29 @@ fn a_folder_a_file_and_a_revision_can_be_named() {
     let offline = HubOptions { offline: true, ..options.clone() };
     let error = quiet("datasets/owner/name@v1", &offline).unwrap_err().to_string();
     assert!(error.contains("datasets/owner/name@v1: all.json is not in the cache"), "{error}");
+}
+
+#[test]
+fn files_come_when_they_are_asked_for() {
+    let server = prompts();
+    let (_folder, options) = options(&server.endpoint);
+    let data_set = DataSet::open("datasets/owner/name/data", &options).unwrap();
+    assert_eq!(data_set.files(), ["data/train-00000.parquet", "data/train-00001.parquet"]);
+    assert!(server.take_requests("/resolve/").is_empty(), "opening downloads nothing");
+    data_set.fetch("data/train-00000.parquet", &mut |_| {}).unwrap();
+    assert!(server.take_requests("").iter().all(|request| request.path.ends_with("data/train-00000.parquet")));
+
+    // Later it is at the same commit, though the hub has a newer one, and only what is missing is asked for.
+    let newer = "b".repeat(40);
+    let listing = serde_json::json!({"sha": newer, "siblings": [{"rfilename": "data/other.jsonl"}]}).to_string();
+    server.behaviour().listing = Some(listing);
+    let offline = HubOptions { offline: true, ..options.clone() };
+    let error = quiet("datasets/owner/name/data", &offline).unwrap_err().to_string();
+    assert!(error.contains("datasets/owner/name: data/train-00001.parquet is not in the cache"), "{error}");
+    let again = quiet("datasets/owner/name/data", &options).unwrap();
+    assert_eq!(names(&again, &options), data_set.files());
+    let asked = server.take_requests("");
+    assert!(!asked.is_empty() && asked.iter().all(|request| request.path.ends_with("data/train-00001.parquet")));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::units::bytes;
 use crate::{absent, not_a_model, not_heads, runs};
 use gorgon_draft::folder::HeadsFolder;
-use gorgon_hub::{self as hub, HubError, HubOptions, Repo};
+use gorgon_hub::{self as hub, DataSet, HubError, HubOptions, Repo};
 use gorgon_model::cache::KvCache;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::{Decoder, ModelError};
@@ -147,14 +147,21 @@ pub fn newest(repo: &str, settings: &Settings) -> Result<PathBuf, Failure> {
     hub::fetch(&parsed, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
-/// The data files of `datasets/owner/name[@revision][/folder-or-file]`, brought into the cache.
+/// The data set `datasets/owner/name[@revision][/folder-or-file]`, whose files are not downloaded yet.
 ///
 /// # Errors
-/// When the name is none of a data set, or its files cannot be brought.
-pub fn dataset(name: &str, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
-    let options = hub_options(settings)?;
+/// When the name is none of a data set, or its files cannot be listed.
+pub fn dataset(name: &str, settings: &Settings) -> Result<DataSet, Failure> {
+    DataSet::open(name, &hub_options(settings)?).map_err(hub_failure)
+}
+
+/// One file of a data set, brought into the cache.
+///
+/// # Errors
+/// When it cannot be brought.
+pub fn dataset_file(data_set: &DataSet, file: &str, settings: &Settings) -> Result<PathBuf, Failure> {
     let mut bars = Bars { console: &settings.console, current: None };
-    hub::dataset(name, &options, &mut |progress| bars.show(progress)).map_err(hub_failure)
+    data_set.fetch(file, &mut |progress| bars.show(progress)).map_err(hub_failure)
 }
 
 /// The options of the hub, as environment and command line say.

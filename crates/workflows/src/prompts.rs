@@ -8,6 +8,7 @@ use gorgon_core::Token;
 use gorgon_data::prompts::PromptFile;
 use gorgon_data::render::{Renderer, Transcript};
 use gorgon_data::source::{self, Conversation, Options};
+use gorgon_hub::DataSet;
 use gorgon_runs::provenance::Provenance;
 use gorgon_text::variables::Variables;
 use serde_json::Value;
@@ -122,56 +123,89 @@ pub fn check_template(heads: Option<&Path>, settings: &Settings) {
     }
 }
 
-/// The files that a config or an option names. Data sets on the hub are downloaded where they are not here yet.
-///
-/// # Errors
-/// When a data set cannot be had.
-pub fn files(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PromptFile>, Failure> {
-    let mut files = vec![];
-    for path in entries {
-        let entry = path.to_string_lossy();
-        let Some(name) = entry.strip_prefix("hf://") else {
-            absent::check(path, "file")?;
-            files.push(PromptFile { path: path.clone(), name: path.display().to_string() });
-            continue;
+/// The files that one entry of a config or an option names: itself, or the data files of a data set on the hub.
+pub enum Source {
+    /// A file here.
+    File(PathBuf),
+    /// A data set, with the name that its files have before their own.
+    DataSet(DataSet, String),
+}
+
+impl Source {
+    /// The source of each entry. Data sets are listed, and not downloaded yet.
+    ///
+    /// # Errors
+    /// When a file is not there, or a data set cannot be listed.
+    pub fn all(entries: &[PathBuf], settings: &Settings) -> Result<Vec<Self>, Failure> {
+        entries.iter().map(|entry| Self::of(entry, settings)).collect()
+    }
+
+    fn of(entry: &Path, settings: &Settings) -> Result<Self, Failure> {
+        let text = entry.to_string_lossy();
+        let Some(name) = text.strip_prefix("hf://") else {
+            absent::check(entry, "file")?;
+            return Ok(Self::File(entry.into()));
         };
         let data_set = name.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-        for path in load::dataset(name, settings)? {
-            // In the cache a file lies below `snapshots/COMMIT`.
-            let inner: PathBuf = path.iter().skip_while(|part| *part != "snapshots").skip(2).collect();
-            files.push(PromptFile { name: format!("hf://{data_set}/{}", inner.display()), path });
+        Ok(Self::DataSet(load::dataset(name, settings)?, format!("hf://{data_set}")))
+    }
+
+    /// The files in order, each downloaded when it is asked for.
+    pub fn files<'a>(&'a self, settings: &'a Settings) -> Box<dyn Iterator<Item = Result<PromptFile, Failure>> + 'a> {
+        match self {
+            Self::File(path) => {
+                Box::new(std::iter::once(Ok(PromptFile { path: path.clone(), name: path.display().to_string() })))
+            }
+            Self::DataSet(data_set, name) => Box::new(data_set.files().iter().map(move |file| {
+                let path = load::dataset_file(data_set, file, settings)?;
+                Ok(PromptFile { path, name: format!("{name}/{file}") })
+            })),
         }
     }
-    Ok(files)
 }
 
-/// The paths of [`files`].
+/// The paths of all files that some entries name. Data sets are downloaded where they are not here yet.
 ///
 /// # Errors
-/// As of [`files`].
+/// When a file is not there, or a data set cannot be had.
 pub fn paths(entries: &[PathBuf], settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
-    Ok(files(entries, settings)?.into_iter().map(|file| file.path).collect())
+    let sources = Source::all(entries, settings)?;
+    sources.iter().flat_map(|source| source.files(settings)).map(|file| Ok(file?.path)).collect()
 }
 
-/// The first `limit` conversations of some files. Skipped records are reported.
+/// The first `limit` conversations of some entries. Skipped records are reported.
 ///
 /// # Errors
-/// When a file cannot be read, or holds nothing of use.
+/// When a file cannot be had or read, or holds nothing of use.
 pub fn read(entries: &[PathBuf], limit: usize, settings: &Settings) -> Result<Vec<Conversation>, Failure> {
-    let mut conversations = vec![];
-    for path in paths(entries, settings)? {
-        let left = limit.saturating_sub(conversations.len());
-        if left == 0 {
-            break;
-        }
+    Ok(read_files(entries, limit, settings)?.0)
+}
+
+/// As [`read`], with the paths of the files that were read. Files of data sets after them are not downloaded.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_files(
+    entries: &[PathBuf],
+    limit: usize,
+    settings: &Settings,
+) -> Result<(Vec<Conversation>, Vec<PathBuf>), Failure> {
+    let (mut conversations, mut paths) = (vec![], vec![]);
+    let sources = Source::all(entries, settings)?;
+    let mut files = sources.iter().flat_map(|source| source.files(settings));
+    while conversations.len() < limit
+        && let Some(PromptFile { path, .. }) = files.next().transpose()?
+    {
         refuse_folder(&path)?;
-        let (more, report) = source::read(&path, &Options { limit: Some(left), ..Options::default() })?;
+        let options = Options { limit: Some(limit - conversations.len()), ..Options::default() };
+        let (more, report) = source::read(&path, &options)?;
         if !report.skipped.is_empty() {
             settings.console.say(report.to_string().trim_end());
         }
         conversations.extend(more);
+        paths.push(path);
     }
-    Ok(conversations)
+    Ok((conversations, paths))
 }
 
 /// Fails for a folder where a file of conversations is needed; the hint says which names it has.

@@ -13,7 +13,7 @@ use gorgon_workflows::compare::{self, CompareConfig, Outcome};
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::fitting::Inputs;
 use gorgon_workflows::measuring::side_by_side::Measured;
-use gorgon_workflows::{fitting, hub_id, load, prompts};
+use gorgon_workflows::{fitting, hub_id, load};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         measuring::drafter(method, Path::new("."))?;
     }
     let folder = load::decoder_only(&config.model, "compare", settings)?;
-    measuring::prompt_lines(&config, settings)?;
+    let (_, prompts) = measuring::prompt_lines(&config, settings)?;
     check_shards(&config)?;
     let plan = compare::report_plan(&config, args.run(), settings)?;
     if args.dry_run {
@@ -41,7 +41,7 @@ pub fn run(args: &Fit, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     let stem = format!("compare-{}", hub_id::stem(&config.model, &folder));
-    let inputs = Inputs::fixed(prompts::paths(&config.prompts, settings)?);
+    let inputs = Inputs::fixed(prompts);
     let resume = args.run().map(|resume| (resume, changes.as_slice()));
     let run = fitting::run_folder((&config.runs, &stem), resume, &config, &inputs, settings)?;
     settings.console.say(format!("run folder {}", run.path().display()));

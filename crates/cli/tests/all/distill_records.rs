@@ -91,18 +91,21 @@ fn prompts_are_a_file_or_a_list() {
 fn prompts_come_from_the_hub() {
     let (job, rows) = distilled(&records()[..12], &["sampling.temperature=0.0"]);
     let file = std::fs::read(job.path("prompts.jsonl")).unwrap();
-    let server = hub_server::Server::start(&[("README.md", b"never"), ("data/prompts.jsonl", &file)]);
+    let more = ("data/train.jsonl", &b"{\"prompt\": \"One more.\"}"[..]);
+    let server = hub_server::Server::start(&[("README.md", b"never"), ("data/prompts.jsonl", &file), more]);
     let home = job.text("home");
-    let distill = |prompts: &str, out: &str| {
+    let distill = |prompts: &str, limit: usize, out: &str| {
         let environment = [("HF_HOME", home.as_str()), ("HF_ENDPOINT", &server.endpoint), ("HF_HUB_CACHE", "")];
         let (prompts, target) = (format!("prompts={prompts}"), format!("out={}", job.text(out)));
-        let keys = [prompts.as_str(), &target, "sampling.temperature=0.0"];
+        let keys = [prompts.as_str(), &format!("limit={limit}"), &target, "sampling.temperature=0.0"];
         finished(&[&["distill", "-c", &job.text("distill.toml")][..], &keys].concat(), &environment);
         shard::read(&job.path(out).join(shard::file_name(0)), 10_000).unwrap().0
     };
     let answers = |rows: &[Row]| -> Vec<Vec<u32>> { rows.iter().map(|row| row.example.ids.clone()).collect() };
-    assert!(answers(&distill("hf://datasets/owner/name", "whole")) == answers(&rows));
-    assert!(answers(&distill("hf://datasets/owner/name/data/prompts.jsonl", "named")) == answers(&rows));
+    assert!(answers(&distill("hf://datasets/owner/name", 12, "first")) == answers(&rows));
+    assert!(server.take_requests("").iter().all(|request| !request.path.ends_with(more.0)), "no more is downloaded");
+    assert!(answers(&distill("hf://datasets/owner/name/data/prompts.jsonl", 0, "named")) == answers(&rows));
+    assert_eq!(distill("hf://datasets/owner/name", 0, "whole").len(), rows.len() + 1);
 }
 
 /// Variables are checked, recorded with the shards, and reported where decoding has others.

@@ -5,6 +5,7 @@ use crate::model;
 use gorgon_data::config::DistillConfig;
 use gorgon_data::prompts::{Gathered, PromptFile, gather, given_row};
 use gorgon_data::render::Renderer;
+use gorgon_data::source::SourceError;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -25,8 +26,8 @@ fn gathered(renderer: &Renderer, dir: &Path, records: &[Value]) -> Gathered {
     std::fs::write(&path, records.iter().map(|record| format!("{record}\n")).collect::<String>()).unwrap();
     let config = json!({"model": "m", "out": "o", "prompts": path, "answers": "data"});
     let config: DistillConfig = serde_json::from_value(config).unwrap();
-    let files = [PromptFile { path, name: "p".into() }];
-    gather(&config, &files, renderer).unwrap()
+    let file = Ok::<_, SourceError>(PromptFile { path, name: "p".into() });
+    gather(&config, [[file]], renderer).unwrap()
 }
 
 /// One conversation as the two usual sources write it, and one without tools.

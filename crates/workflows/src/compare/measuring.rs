@@ -41,7 +41,7 @@ impl<'a> Measuring<'a> {
         settings: &'a Settings,
         show: &'a dyn Fn(&Measured),
     ) -> Result<Self, Failure> {
-        let lines = prompt_lines(config, settings)?;
+        let (lines, _) = prompt_lines(config, settings)?;
         let (first, needed) = (config.calibration_prompts as usize, config.bench_prompts as usize);
         let write = |name: &str, lines: &[String]| {
             let path = folder.join(name);
@@ -193,18 +193,18 @@ impl<'a> Measuring<'a> {
     }
 }
 
-/// The prompts, a line of JSONL for each.
+/// The prompts, a line of JSONL for each, and the files that they were read from.
 ///
 /// # Errors
 /// When they cannot be read, or are fewer than are needed.
-pub fn prompt_lines(config: &CompareConfig, settings: &Settings) -> Result<Vec<String>, Failure> {
+pub fn prompt_lines(config: &CompareConfig, settings: &Settings) -> Result<(Vec<String>, Vec<PathBuf>), Failure> {
     let needed = config.calibration_prompts as usize + config.bench_prompts as usize;
-    let conversations = prompts::read(&config.prompts, needed, settings)?;
+    let (conversations, files) = prompts::read_files(&config.prompts, needed, settings)?;
     let line = |(i, conversation): (usize, &Conversation)| {
         let turns: Vec<&str> = conversation.turns.iter().map(|turn| turn.user.as_str()).collect();
         let Conversation { id, category, system, .. } = conversation;
         // Several files may use the same ids.
-        let id = if config.prompts.len() > 1 { format!("{}-{id}", i + 1) } else { id.clone() };
+        let id = if files.len() > 1 { format!("{}-{id}", i + 1) } else { id.clone() };
         json!({"id": id, "category": category, "system": system, "turns": turns}).to_string()
     };
     let lines: Vec<String> = conversations.iter().enumerate().map(line).collect();
@@ -212,7 +212,7 @@ pub fn prompt_lines(config: &CompareConfig, settings: &Settings) -> Result<Vec<S
         let message = format!("prompts: {} conversations, {needed} are needed", lines.len());
         return Err(Failure::input(message).hint("calibration_prompts and bench_prompts say how many"));
     }
-    Ok(lines)
+    Ok((lines, files))
 }
 
 /// Drafter of a method and the folder of its heads, if it needs any.

@@ -3,6 +3,7 @@
 use super::memory_budget;
 use crate::drafting::Drafting;
 use crate::failure::Failure;
+use crate::prompts::Source;
 use crate::settings::Settings;
 use crate::units::{bytes, count};
 use crate::{config, files, load};
@@ -31,7 +32,6 @@ pub(super) struct Job {
     pub(super) dir: PathBuf,
     pub(super) model: ModelConfig,
     pub(super) renderer: Renderer,
-    pub(super) files: Vec<PromptFile>,
     pub(super) gathered: Gathered,
     pub(super) transform: Transform,
     /// Drafter and tree, if the model answers with drafts.
@@ -78,13 +78,13 @@ impl Job {
             return Err(Failure::input("self_talk_turns: the model has no chat template, so it plays no roles"));
         }
         let drafting = memory_budget::drafting(&config, &dir, transform, settings)?;
-        let files = crate::prompts::files(&config.prompts, settings)?;
-        files.iter().try_for_each(|file| crate::prompts::refuse_folder(&file.path))?;
-        let gathered = prompts::gather(&config, &files, &renderer)?;
+        config.prompts.iter().try_for_each(|path| crate::prompts::refuse_folder(path))?;
+        let sources = Source::all(&config.prompts, settings)?;
+        let gathered = prompts::gather(&config, sources.iter().map(|source| source.files(settings)), &renderer)?;
         if gathered.prompts.is_empty() {
             return Err(Failure::input("there are no prompts"));
         }
-        Ok(Self { config, dir, model, renderer, files, gathered, transform, drafting })
+        Ok(Self { config, dir, model, renderer, gathered, transform, drafting })
     }
 
     /// Reports what will be done. Returns it as a document.
@@ -190,7 +190,7 @@ impl Job {
         let weights = (!is_missing).then(|| files::weights_hash(&self.dir)).transpose()?;
         let failed = |path: &Path, error: std::io::Error| Failure::io(path, &error);
         let mut inputs = BTreeMap::new();
-        for PromptFile { path, name } in &self.files {
+        for PromptFile { path, name } in &self.gathered.files {
             inputs.insert(name.clone(), hash_file(path).map_err(|e| failed(path, e))?);
         }
         Ok(json!({
