@@ -68,11 +68,11 @@ fn show(measured: &Measured, settings: &Settings) {
 /// Fails where there are no shards, and no config that makes them.
 fn check_shards(config: &CompareConfig) -> Result<(), Failure> {
     for (i, data) in config.methods.iter().enumerate().filter_map(|(i, method)| Some((i, method.data.as_ref()?))) {
-        if !compare::has_shards(data) {
+        if !compare::check_shards(data)? {
             return Err(Failure::input(format!("methods[{i}].data: {}: there are no shards here", data.display())));
         }
     }
-    if compare::has_shards(&config.data) || config.distill.is_some() {
+    if compare::check_shards(&config.data)? || config.distill.is_some() {
         return Ok(());
     }
     let message = format!("data: {}: there are no shards here", config.data.display());

@@ -140,6 +140,10 @@ fn wrong_comparisons_are_refused_and_leave_nothing() {
     let trained = format!("[[methods]]\nname = \"other\"\nconfig = {:?}\n", job.path("train.toml"));
     let nowhere = config(&job, &format!("{trained}data = \"nowhere\"\n"));
     refused(&["compare", "-c", &nowhere], &["methods[2].data", "nowhere", "no shards"]);
+    std::fs::create_dir_all(job.path("cut")).unwrap();
+    job.write("cut/shard-00000.parquet", "");
+    let cut = format!("data={}", job.text("cut"));
+    refused(&["compare", "-c", &config(&job, ""), &cut], &["shard-00000.parquet"]);
     assert!(!job.path("runs").exists());
     job.write("broken.pt", "no pickle");
     let out = job.text("converted");

@@ -165,3 +165,33 @@ fn configs_of_the_small_model_are_planned() {
     }
     assert!(planned > 20, "{planned}");
 }
+
+/// The comparisons too: those of other models on the one of this repository, those of logs on its answers.
+#[test]
+fn comparisons_are_planned() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), root().join("checkpoints/tiny").display().to_string());
+    let (data, config) = (folder.path().join("data").display().to_string(), folder.path().join("config.toml"));
+    let answers = root().join("configs/distill-tiny.toml");
+    let out = format!("out={data}");
+    finished(
+        &["distill", "-c", answers.to_str().unwrap(), &format!("model={model}"), &out, "synthetic.dialogues=4"],
+        &[],
+    );
+    let prompts = root().join("datasets/tiny-chat/held_out.jsonl").display().to_string();
+    for file in root().join("configs/compare").read_dir().unwrap().map(|file| file.unwrap().path()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut keys: toml::Table =
+            text.replace("configs/", &format!("{}/configs/", root().display())).parse().unwrap();
+        for (key, value) in [("model", &model), ("data", &data), ("prompts", &prompts)] {
+            keys.insert(key.into(), value.as_str().into());
+        }
+        for method in keys["methods"].as_array_mut().unwrap() {
+            if let Some(place) = method.get_mut("data") {
+                *place = data.as_str().into();
+            }
+        }
+        std::fs::write(&config, keys.to_string()).unwrap();
+        let document = json(&finished(&["compare", "-c", config.to_str().unwrap(), "--dry-run", "--json"], &[]));
+        assert!(document["plan"]["trainings"].as_u64() > Some(1), "{}: {document}", file.display());
+    }
+}

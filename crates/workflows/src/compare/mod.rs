@@ -85,6 +85,16 @@ pub fn has_shards(folder: &Path) -> bool {
     shard::files(folder).is_ok_and(|files| !files.is_empty())
 }
 
+/// As [`has_shards`], with a look at the metadata of each, so that no training has begun when a damaged one is found.
+///
+/// # Errors
+/// When a shard is no Parquet file.
+pub fn check_shards(folder: &Path) -> Result<bool, Failure> {
+    let files = shard::files(folder).unwrap_or_default();
+    files.iter().try_for_each(|file| shard::described(file).map(drop))?;
+    Ok(!files.is_empty())
+}
+
 /// Lets the model answer, if the config says how. Returns whether it was done.
 ///
 /// # Errors
