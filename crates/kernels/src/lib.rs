@@ -44,6 +44,7 @@ pub mod skinny_matmul;
 pub mod softmax;
 pub mod squares;
 mod table;
+pub mod tall_matmul;
 pub mod team;
 pub mod top_rows;
 pub mod tree_attention;

@@ -1,6 +1,6 @@
 //! Rows of two networks over one vocabulary, whose logits exist for a chunk of rows at a time.
 
-use crate::Table;
+use crate::{Table, tall_matmul};
 use burn::tensor::Tensor;
 use std::ops::Range;
 
@@ -61,8 +61,9 @@ pub(crate) fn in_chunks(
         let (logits, targets) = (of.logits(&part), target.logits(&part));
         let gradient = each(part.clone(), logits, targets);
         let hidden = || of.hidden.clone().narrow(0, part.start, part.len());
-        d_weight =
-            d_weight.map(|sum: Tensor<2>| sum + gradient.clone().cast(of.hidden.dtype()).transpose().matmul(hidden()));
+        d_weight = d_weight.map(|sum: Tensor<2>| {
+            sum + tall_matmul::matmul(gradient.clone().cast(of.hidden.dtype()).transpose(), hidden())
+        });
         if wanted.hidden {
             parts.push(of.weight.back(gradient));
         }

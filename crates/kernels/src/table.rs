@@ -1,7 +1,7 @@
 //! A linear layer onto a vocabulary.
 
 use crate::few_row_matmul::{self, PackError, Packed, RowSource, WeightDtype};
-use crate::{Isa, host};
+use crate::{Isa, host, tall_matmul};
 use burn::tensor::{DType, Int, Tensor};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -163,9 +163,9 @@ impl Table {
     /// Logits in the matmul's own format: `bf16` where results are rounded to it.
     pub(crate) fn scores(&self, hidden: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
-            None => hidden.matmul(self.rows.clone().transpose()),
+            None => tall_matmul::matmul(hidden, self.rows.clone().transpose()),
             Some(Panels::Packed { forward, .. }) => on_host(&hidden, forward),
-            Some(Panels::Rounded(rows)) => hidden.cast(DType::BF16).matmul(rows.clone().transpose()),
+            Some(Panels::Rounded(rows)) => tall_matmul::matmul(hidden.cast(DType::BF16), rows.clone().transpose()),
         }
     }
 
@@ -176,8 +176,10 @@ impl Table {
     pub fn back(&self, gradient: Tensor<2>) -> Tensor<2> {
         match self.panels.as_deref() {
             Some(Panels::Packed { backward: Some(backward), .. }) => on_host(&gradient, backward),
-            Some(Panels::Rounded(rows)) => gradient.cast(DType::BF16).matmul(rows.clone()).cast(DType::F32),
-            _ => gradient.matmul(self.rows.clone()),
+            Some(Panels::Rounded(rows)) => {
+                tall_matmul::matmul(gradient.cast(DType::BF16), rows.clone()).cast(DType::F32)
+            }
+            _ => tall_matmul::matmul(gradient, self.rows.clone()),
         }
     }
 }

@@ -15,6 +15,7 @@ use gorgon_kernels::partial_sums::PartialSums;
 use gorgon_kernels::quantised_matmul::{self, Activations, QuantisedMatrix};
 use gorgon_kernels::skinny_matmul::Fragments;
 use gorgon_kernels::skinny_matmul::codes::CodedFragments;
+use gorgon_kernels::tall_matmul;
 use std::sync::Arc;
 
 /// A weight matrix in the layout its device reads fastest.
@@ -71,7 +72,7 @@ impl Linear {
             Weight::Coded(weight) => return weight.multiply(x),
             Weight::Packed(weight) => few_row_matmul::matmul(x, weight, None),
             Weight::Quantised(weight, activations) => quantised_matmul::matmul(x, weight, *activations, None),
-            Weight::Dense(weight) => x.clone().matmul(weight.clone().transpose().unsqueeze()),
+            Weight::Dense(weight) => tall_matmul::matmul(x.clone(), weight.clone().transpose().unsqueeze()),
         })
     }
 

@@ -6,7 +6,7 @@ use crate::fitting::{GradientCarry, HeadLabels, rows_of};
 use burn::tensor::{DType, IndexingUpdateOp, Tensor, TensorData, activation};
 use gorgon_core::Token;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
-use gorgon_kernels::{Table, host};
+use gorgon_kernels::{Table, host, tall_matmul};
 
 /// Weight of each label of a head in the gradients; zero for an evaluation.
 pub type HeadScale = f32;
@@ -48,7 +48,8 @@ impl Heads {
         let d = self.hidden_size;
         weights[..2 * self.config.blocks].chunks_exact(2).fold(hidden, |h, block| {
             let matrix = block[0].clone().reshape([d, d]).cast(product).transpose();
-            let inner = h.clone().cast(product).matmul(matrix).cast(h.dtype()) + block[1].clone().unsqueeze();
+            let inner =
+                tall_matmul::matmul(h.clone().cast(product), matrix).cast(h.dtype()) + block[1].clone().unsqueeze();
             h + activation::silu(inner)
         })
     }

@@ -42,6 +42,12 @@ pub fn has_bf16(device: &Device) -> bool {
     there
 }
 
+/// How far sums of products in f32 may be from the definition: `exact`, but where a device has bf16 its tensor cores
+/// also take f32, with factors rounded to the 10 bits of TF32.
+pub fn product_bound(device: &Device, exact: f32) -> f32 {
+    if device.supports_dtype(DType::BF16) { 2e-3 } else { exact }
+}
+
 pub fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }

@@ -3,7 +3,7 @@
 #[cfg(feature = "gpu")]
 use super::cube;
 use super::{Labels, cross_entropy_rows};
-use crate::{Isa, Table, host};
+use crate::{Isa, Table, host, tall_matmul};
 use burn::tensor::{Device, Tensor};
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub fn linear_cross_entropy(
         let h = hidden.clone().narrow(0, start, part.len());
         let gradient = found.differentiate(weight.scores(h.clone()), part);
         if with_weight_gradient {
-            let here = gradient.clone().cast(h.dtype()).transpose().matmul(h);
+            let here = tall_matmul::matmul(gradient.clone().cast(h.dtype()).transpose(), h);
             d_weight = Some(match d_weight {
                 Some(sum) => sum + here,
                 None => here,

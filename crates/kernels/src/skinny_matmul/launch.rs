@@ -4,8 +4,8 @@ use super::reference::{pack, packed_size};
 #[cfg(feature = "gpu")]
 use super::{MOST_ROWS, cube};
 use super::{OUTPUTS, fits};
-use crate::device;
 use crate::partial_sums::PartialSums;
+use crate::{device, tall_matmul};
 use burn::tensor::{DType, Device, Distribution, Tensor, TensorData};
 use rayon::prelude::*;
 
@@ -93,7 +93,7 @@ impl Fragments {
         if let Some(y) = self.few_rows(x) {
             return y;
         }
-        PartialSums::whole(x.clone().matmul(self.plain().transpose().unsqueeze()))
+        PartialSums::whole(tall_matmul::matmul(x.clone(), self.plain().transpose().unsqueeze()))
     }
 
     /// The product from fragments; `None` where the plain matrix is needed.

@@ -7,9 +7,9 @@ use super::super::OUTPUTS;
 use super::cube;
 use super::holds;
 use super::reference::{code_bytes, pack, pack_scales};
-use crate::device;
 use crate::partial_sums::PartialSums;
 use crate::quantised_matmul::{CodeBits, Codes, ScaleFormat};
+use crate::{device, tall_matmul};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
@@ -95,7 +95,7 @@ impl CodedFragments {
         if let Some(y) = self.few_rows(x) {
             return y;
         }
-        PartialSums::whole(x.clone().matmul(self.plain().transpose().unsqueeze()))
+        PartialSums::whole(tall_matmul::matmul(x.clone(), self.plain().transpose().unsqueeze()))
     }
 
     /// The product from codes; `None` where the plain matrix is needed.
