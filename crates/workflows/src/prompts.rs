@@ -128,7 +128,7 @@ pub enum Source {
     /// A file here.
     File(PathBuf),
     /// A data set, with the name that its files have before their own.
-    DataSet(DataSet, String),
+    DataSet(Box<DataSet>, String),
 }
 
 impl Source {
@@ -147,7 +147,7 @@ impl Source {
             return Ok(Self::File(entry.into()));
         };
         let data_set = name.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-        Ok(Self::DataSet(load::dataset(name, settings)?, format!("hf://{data_set}")))
+        Ok(Self::DataSet(Box::new(load::dataset(name, settings)?), format!("hf://{data_set}")))
     }
 
     /// The files in order, each downloaded when it is asked for.
