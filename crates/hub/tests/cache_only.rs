@@ -1,7 +1,7 @@
 //! Built without the feature `network`: the cache, and one clear error beyond it.
 #![cfg(not(feature = "network"))]
 
-use gorgon_hub::{HubError, HubOptions, Push, Repo, dataset, fetch, push, resolve};
+use gorgon_hub::{DataSet, HubError, HubOptions, Push, Repo, fetch, push, resolve};
 use std::path::Path;
 
 #[test]
@@ -15,7 +15,7 @@ fn the_cache_serves_and_the_feature_is_named() {
     let errors = [
         resolve("owner/name", &options, &mut |_| {}).unwrap_err(),
         fetch(&repo, &options, &mut |_| {}).unwrap_err(),
-        dataset("datasets/owner/name", &options, &mut |_| {}).unwrap_err(),
+        DataSet::open("datasets/owner/name", &options).unwrap_err(),
     ];
     for error in errors {
         let message = error.to_string();
