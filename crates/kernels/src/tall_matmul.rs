@@ -14,7 +14,7 @@ use std::ops::Range;
 /// `lhs [.., m, k]`, `rhs [.., k, n]`, result `[.., m, n]`.
 ///
 /// # Panics
-/// As burn's matmul does: if the shapes do not fit each other.
+/// If the shapes do not fit each other.
 pub fn matmul<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D> {
     let (rows, columns) = (lhs.dims()[D - 2], rhs.dims()[D - 1]);
     let narrow = matches!(lhs.dtype(), DType::F16 | DType::BF16);

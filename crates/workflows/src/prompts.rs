@@ -184,7 +184,7 @@ pub fn read(entries: &[PathBuf], limit: usize, settings: &Settings) -> Result<Ve
 /// As [`read`], with the paths of the files that were read. Files of data sets after them are not downloaded.
 ///
 /// # Errors
-/// As of [`read`].
+/// When a file cannot be had or read, or holds nothing of use.
 pub fn read_files(
     entries: &[PathBuf],
     limit: usize,
