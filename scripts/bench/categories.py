@@ -101,6 +101,8 @@ def table(rows):
     behind = []
     for part, drafters in (("decoded", ("heads", "suffix+heads", "auto")),
                            ("replayed", ("plain", "heads", "suffix+heads, below=5", "suffix+heads"))):
+        if not any(row["part"] == part for row in rows):
+            continue
         print(f"\n{part}: tokens per step (speed over plain decoding)\ncategory | " + " | ".join(drafters))
         for category in dict.fromkeys(row["category"] for row in rows if row["part"] == part):
             found = {name: cells[part, category, name] for name in drafters}
