@@ -5,11 +5,11 @@
         --out benchmarks/categories.jsonl
 
 Two parts. Decoded: `gorgon bench` on held-out tiny-chat prompts by groups of kinds, with the heads, with suffix drafts
-before them, and with `auto` without heads; every run has plain decoding beside it. Replayed: recorded texts of
-scripts/bench/replay.py, with heads that are simulated at the acceptance and the step times of the heads' calibration.
-One row of JSON is written for each category and drafter. The script ends with 1 where suffix drafts and heads have
-less than 0.98 of the speed or the tokens per step of heads alone, or `auto` less than 0.98 of plain decoding. Only the
-standard library is needed.
+before them, with `auto` without heads, and with the drafters of `--also`; every run has plain decoding beside it.
+Replayed: recorded texts of scripts/bench/replay.py, with heads that are simulated at the acceptance and the step times
+of the heads' calibration. One row of JSON is written for each category and drafter. The script ends with 1 where suffix
+drafts and heads have less than 0.98 of the speed or the tokens per step of heads alone, or `auto` less than 0.98 of
+plain decoding. Only the standard library is needed.
 """
 
 import argparse
@@ -59,12 +59,14 @@ def prompts(count, path):
 def decoded(args, folder):
     path = folder / "prompts.jsonl"
     prompts(args.prompts, path)
-    drafters = [("heads", ["--heads", args.heads]), ("suffix+heads", ["--heads", args.heads, "--drafter", BOTH]),
-                ("auto", ["--drafter", "auto"])]
+    drafters = [("auto", ["--drafter", "auto"])] + [(drafter, ["--drafter", drafter]) for drafter in args.also]
+    if args.heads:
+        drafters += [("heads", ["--heads", args.heads]), ("suffix+heads", ["--heads", args.heads, "--drafter", BOTH])]
     found = {}
     for number in range(args.passes):
         # Each pass begins with another drafter, so that none is always measured on a warmer processor.
-        for name, drafts in drafters[number % 3:] + drafters[:number % 3]:
+        first = number % len(drafters)
+        for name, drafts in drafters[first:] + drafters[:first]:
             command = [args.gorgon, "bench", "--model", args.model, *drafts, "--prompts", path, "--turns", 3, "--rounds",
                        args.rounds, "--limit", args.prompts * len(GROUPS), "--json", "-q"]
             document = run(command + (["--weights", args.weights] if args.weights else []))
@@ -99,18 +101,17 @@ def table(rows):
     """Lines by category, and what is behind."""
     cells = {(row["part"], row["category"], row["drafter"]): row for row in rows}
     behind = []
-    for part, drafters in (("decoded", ("heads", "suffix+heads", "auto")),
-                           ("replayed", ("plain", "heads", "suffix+heads, below=5", "suffix+heads"))):
-        if not any(row["part"] == part for row in rows):
-            continue
+    for part in dict.fromkeys(row["part"] for row in rows):
+        drafters = dict.fromkeys(row["drafter"] for row in rows if row["part"] == part)
         print(f"\n{part}: tokens per step (speed over plain decoding)\ncategory | " + " | ".join(drafters))
         for category in dict.fromkeys(row["category"] for row in rows if row["part"] == part):
             found = {name: cells[part, category, name] for name in drafters}
             value = lambda name: (found[name]["tokens_per_step"], found[name]["speedup"])
             print(f"{category} | " + " | ".join("{:.2f} ({:.2f})".format(*value(name)) for name in drafters))
-            both, heads = value("suffix+heads"), value("heads")
-            if both[0] < LEAST * heads[0] or both[1] < LEAST * heads[1]:
-                behind.append(f"{part} {category}: suffix+heads {both}, heads {heads}")
+            if "heads" in found:
+                both, heads = value("suffix+heads"), value("heads")
+                if both[0] < LEAST * heads[0] or both[1] < LEAST * heads[1]:
+                    behind.append(f"{part} {category}: suffix+heads {both}, heads {heads}")
             if "auto" in found and value("auto")[1] < LEAST:
                 behind.append(f"{part} {category}: auto {value('auto')}")
     return behind
@@ -120,7 +121,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gorgon", default=ROOT / "target/release/gorgon", type=Path)
     parser.add_argument("--model", required=True, type=Path)
-    parser.add_argument("--heads", required=True, type=Path, help="calibrated heads of the model")
+    parser.add_argument("--heads", type=Path, help="calibrated heads of the model; without them, only what needs none")
+    parser.add_argument("--also", action="append", default=[], help="another drafter, decoded; may be repeated")
     parser.add_argument("--weights", help="number format of the model's weights")
     parser.add_argument("--data", type=Path, help="the folder of recorded answers and prompts; without it, no replay")
     parser.add_argument("--prompts", type=int, default=6, help="decoded prompts of each group; 0: none")
@@ -129,7 +131,10 @@ def main():
     parser.add_argument("--limit", type=int, default=100)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    args.gorgon, args.model, args.heads = args.gorgon.resolve(), args.model.resolve(), args.heads.resolve()
+    if args.data and not args.heads:
+        parser.error("--data needs --heads: their acceptance is simulated on recorded texts")
+    args.gorgon, args.model = args.gorgon.resolve(), args.model.resolve()
+    args.heads = args.heads and args.heads.resolve()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         if args.prompts:
