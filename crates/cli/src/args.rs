@@ -39,6 +39,17 @@ use gorgon_workflows::distill::Part;
 use gorgon_workflows::export::ExportFormat;
 use std::path::PathBuf;
 
+/// The command line. Options take negative numbers as values, so that their own parsers say what is wrong with them.
+pub fn program() -> clap::Command {
+    fn with_negatives(command: clap::Command) -> clap::Command {
+        let names: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+        let takes = |option: &clap::Arg| !option.is_positional() && option.get_action().takes_values();
+        let command = command.mut_args(|arg| if takes(&arg) { arg.allow_negative_numbers(true) } else { arg });
+        names.into_iter().fold(command, |command, name| command.mut_subcommand(name, with_negatives))
+    }
+    with_negatives(<Cli as clap::CommandFactory>::command())
+}
+
 /// Trains draft heads (Medusa, Hydra, EAGLE, MTP and others) for a language model and decodes with them, losslessly.
 #[derive(Debug, Parser)]
 #[command(name = "gorgon", version, propagate_version = true, max_term_width = 110)]
@@ -163,7 +174,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// A model: also predict whether drafting pays with it on this machine.
+    /// A model: with --heads, also predict whether drafting pays with both on this machine.
     #[arg(long, value_name = "M", requires = "heads")]
     pub model: Option<String>,
     /// Draft heads for the model.

@@ -26,7 +26,7 @@ static ALLOCATOR: gorgon_bench::allocations::Counted = gorgon_bench::allocations
 fn main() -> ExitCode {
     gorgon_bench::allocations::share();
     let (args, notice) = args::today(std::env::args_os().collect(), &Cli::command());
-    let parsed = Cli::command().try_get_matches_from(&args);
+    let parsed = args::program().try_get_matches_from(&args);
     let (cli, matches) = match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
         Ok(parsed) => parsed,
         Err(error) => {

@@ -13,7 +13,7 @@ pub const MANIFEST: &str = "shards.json";
 /// Written when a distillation begins.
 pub const IDENTITY: &str = "identity.json";
 /// Written when a distillation is done, also by versions without a manifest.
-const REPORT: &str = "report.json";
+pub const REPORT: &str = "report.json";
 
 /// A shard as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -97,8 +97,7 @@ impl Renderer {
     /// When config, tokenizer or template cannot be read.
     pub fn load(dir: &Path) -> Result<Self, RenderError> {
         let config = ModelConfig::read(dir)?;
-        let tokenizer = Tokenizer::load(dir)?;
-        tokenizer.check_vocab(config.vocab_size)?;
+        let tokenizer = Tokenizer::load(dir)?.of_model(config.vocab_size)?;
         let template = match ChatTemplate::load(dir) {
             Ok(template) => Some(template),
             Err(TemplateError::Missing { .. }) => None,
@@ -118,7 +117,7 @@ impl Renderer {
             return Err(RenderError::Variables);
         }
         self.variables = variables;
-        self.has_tools = tools::are_rendered(|messages| self.render(messages, None, true).ok());
+        self.has_tools = tools::are_rendered(|messages, tools| self.render(messages, tools, true).ok());
         Ok(self)
     }
 

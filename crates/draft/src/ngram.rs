@@ -29,7 +29,10 @@ impl TrainingFreeMethod for Ngram {
     fn parse(arguments: &str) -> Result<Self, String> {
         match arguments.trim().parse() {
             Ok(n) if (1..=LONGEST).contains(&n) => Ok(Self { n }),
-            _ => Err(format!("ngram:{arguments}: a number of tokens from 1 to {LONGEST} is expected, such as ngram:3")),
+            _ => {
+                let given = if arguments.is_empty() { "ngram".into() } else { format!("ngram:{arguments}") };
+                Err(format!("{given}: a number of tokens from 1 to {LONGEST} is expected, such as ngram:3"))
+            }
         }
     }
 

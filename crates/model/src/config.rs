@@ -61,6 +61,9 @@ impl ModelConfig {
 
     fn from_fields(f: &Fields) -> Result<Self, String> {
         let architecture = resolve::architecture(f)?;
+        if !f.flag("is_causal", true)? {
+            return Err("is_causal is false; models whose tokens read later ones do not generate text".into());
+        }
         let config = match architecture {
             Architecture::T5 => t5::resolve(f)?,
             decoder_only => Self::decoder_only(f, decoder_only)?,
@@ -77,7 +80,8 @@ impl ModelConfig {
         let (heads, kv_heads, head_dim) = resolve::heads(f, &defaults, hidden_size)?;
         let gemma = architecture == Architecture::Gemma2;
         let attention_bias = resolve::attention_bias(f, architecture)?;
-        let rope = resolve::rope(f, architecture, &defaults, head_dim)?;
+        let positions = f.size_or("max_position_embeddings", resolve::MAX_POSITIONS, defaults.max_positions)?;
+        let rope = resolve::rope(f, architecture, (&defaults, positions), head_dim)?;
         Ok(Self {
             hidden_size,
             intermediate_size: f.size("intermediate_size", 1 << 22)?,
@@ -86,7 +90,7 @@ impl ModelConfig {
             kv_heads,
             head_dim,
             vocab_size,
-            max_positions: f.size_or("max_position_embeddings", 1 << 30, defaults.max_positions)?,
+            max_positions: resolve::positions(positions, &rope.scaling),
             norm_eps: resolve::norm_eps(f, &defaults)?,
             tied_embeddings: f.flag("tie_word_embeddings", gemma)?,
             qkv_bias: attention_bias || architecture == Architecture::Qwen2,

@@ -125,6 +125,13 @@ pub fn is_harmless_extra(config: &ModelConfig, name: &str) -> bool {
         || (config.encoder.is_some() && t5::is_harmless_extra(name))
 }
 
+/// Tensors that are copies of the embedding table where a checkpoint has them at all: the LM head of tied embeddings, and
+/// the tables of an encoder-decoder model's two stacks.
+pub fn copies_of_embedding(config: &ModelConfig) -> Vec<&'static str> {
+    let tables: &[&str] = if config.encoder.is_some() { &t5::TABLES } else { &[] };
+    tables.iter().copied().chain(config.tied_embeddings.then_some(LM_HEAD)).collect()
+}
+
 /// Tensor that marks a layer after the last one as part of a multi-token-prediction module, which is a drafter's;
 /// `None` for any other tensor.
 pub fn module_mark(config: &ModelConfig, name: &str) -> Option<String> {

@@ -16,7 +16,7 @@ pub enum RunError {
         source: io::Error,
     },
     /// Another process holds the folder's lock.
-    #[error("{}: another process is using this run folder", .path.display())]
+    #[error("{}: another process is using this folder", .path.display())]
     Locked {
         /// The run folder.
         path: PathBuf,

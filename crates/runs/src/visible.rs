@@ -38,6 +38,14 @@ fn escaped(text: &str, kept: &str) -> String {
     out
 }
 
+/// A path or another text as a word of a command that can be typed: quoted where a shell needs that.
+#[must_use]
+pub fn word(text: &(impl AsRef<std::ffi::OsStr> + ?Sized)) -> String {
+    let text = line(&text.as_ref().to_string_lossy());
+    // No text of one line has the null character, which cannot be quoted.
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), std::borrow::Cow::into_owned)
+}
+
 /// A JSON document that says the same: commands in its strings are escaped the way of JSON.
 #[must_use]
 pub fn json(document: &str) -> String {

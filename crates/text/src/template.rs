@@ -99,10 +99,36 @@ pub struct Render {
 /// A model's chat template. Clones share the threads that render.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    path: PathBuf,
     /// The texts of the special tokens.
     tokens: Map<String, Value>,
+    usual: Compiled,
+    /// A template of its own for conversations with tools.
+    with_tools: Option<Compiled>,
+}
+
+/// A template that can be rendered, and its file.
+#[derive(Debug, Clone)]
+struct Compiled {
+    path: PathBuf,
     workers: Arc<Workers>,
+}
+
+impl Compiled {
+    fn start((path, source): Source, limits: Limits) -> Result<Self, TemplateError> {
+        // As Jinja reads them.
+        let source = generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        if source.len() > limits.template_bytes {
+            let reason = format!("longer than {} bytes", limits.template_bytes);
+            return Err(TemplateError::Invalid { path, reason });
+        }
+        match Workers::start(Program { source, limits }) {
+            Ok(workers) => Ok(Self { path, workers: Arc::new(workers) }),
+            Err(failed) => Err(match explain(failed, &path, &limits) {
+                TemplateError::Failed { path, reason } => TemplateError::Invalid { path, reason },
+                error => error,
+            }),
+        }
+    }
 }
 
 /// A message as templates expect it.
@@ -112,7 +138,8 @@ pub fn message(role: &str, content: &str) -> Value {
 
 impl ChatTemplate {
     /// Loads the template of a model folder: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`,
-    /// which is a string or a list of named templates of which `default` is taken.
+    /// which is a string or a list of named templates of which `default` is taken. Conversations with tools take the
+    /// template `tool_use` of that list or of the folder `additional_chat_templates`, where there is one.
     ///
     /// # Errors
     /// [`TemplateError::Missing`] when there is none; other errors when it cannot be read or parsed.
@@ -126,35 +153,28 @@ impl ChatTemplate {
     /// As [`load`](Self::load).
     pub fn load_with(folder: &Path, limits: Limits) -> Result<Self, TemplateError> {
         let config = TokenizerConfig::read(folder)?;
-        let (path, source) = match read_jinja(folder, limits.template_bytes)? {
-            Some(found) => found,
-            None => (config.path().to_owned(), named(&config)?.ok_or_else(|| missing(folder))?),
+        let (usual, with_tools) = match read_jinja(folder, "chat_template.jinja", limits.template_bytes)? {
+            Some(usual) => {
+                (usual, read_jinja(folder, "additional_chat_templates/tool_use.jinja", limits.template_bytes)?)
+            }
+            None => named(&config)?.ok_or_else(|| missing(folder))?,
         };
-        let names = ["bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"];
-        let tokens = names.iter().filter_map(|name| Some(((*name).to_owned(), config.token(name)?.into()))).collect();
-        let source = generation_tags(&source);
-        if source.len() > limits.template_bytes {
-            let reason = format!("longer than {} bytes", limits.template_bytes);
-            return Err(TemplateError::Invalid { path, reason });
-        }
-        match Workers::start(Program { source, limits }) {
-            Ok(workers) => Ok(Self { path, tokens, workers: Arc::new(workers) }),
-            Err(failed) => Err(match explain(failed, &path, &limits) {
-                TemplateError::Failed { path, reason } => TemplateError::Invalid { path, reason },
-                error => error,
-            }),
-        }
+        let tokens = config.tokens().map(|(name, text)| (name.to_owned(), text.into())).collect();
+        let with_tools = with_tools.map(|source| Compiled::start(source, limits)).transpose()?;
+        Ok(Self { tokens, usual: Compiled::start(usual, limits)?, with_tools })
     }
 
     /// The file the template came from.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.usual.path
     }
 
     /// The variables whose names do not occur in the template, so that their values change nothing.
     pub fn unread<'a>(&self, variables: &'a Variables) -> Vec<&'a str> {
-        let source = &self.workers.program().source;
-        variables.keys().map(String::as_str).filter(|name| !source.contains(name)).collect()
+        let reads = |of: &Compiled, name: &str| of.workers.program().source.contains(name);
+        let is_read =
+            |name: &str| [Some(&self.usual), self.with_tools.as_ref()].into_iter().flatten().any(|of| reads(of, name));
+        variables.keys().map(String::as_str).filter(|name| !is_read(name)).collect()
     }
 
     /// The text of a conversation. Messages are objects with `role`, `content` and whatever else the template reads.
@@ -171,8 +191,10 @@ impl ChatTemplate {
         variables.insert("messages".into(), Value::from(messages));
         variables.insert("add_generation_prompt".into(), Value::Bool(render.add_generation_prompt));
         variables.extend(render.variables.clone());
-        let rendered = self.workers.render(Request { variables, now: render.now });
-        rendered.map_err(|failed| explain(failed, &self.path, &self.workers.program().limits))
+        let has_tools = variables.get("tools").is_some_and(|tools| !tools.is_null());
+        let Compiled { path, workers } = self.with_tools.as_ref().filter(|_| has_tools).unwrap_or(&self.usual);
+        let rendered = workers.render(Request { variables, now: render.now });
+        rendered.map_err(|failed| explain(failed, path, &workers.program().limits))
     }
 }
 
@@ -204,13 +226,13 @@ fn missing(folder: &Path) -> TemplateError {
     TemplateError::Missing { folder: folder.to_owned() }
 }
 
-/// Reads `chat_template.jinja`, but hardly more of it than is allowed.
-fn read_jinja(folder: &Path, max_bytes: usize) -> Result<Option<(PathBuf, String)>, TemplateError> {
+/// Reads a template's file, but hardly more of it than is allowed.
+fn read_jinja(folder: &Path, name: &str, max_bytes: usize) -> Result<Option<Source>, TemplateError> {
     // Nothing lies in a model that is one file.
     if folder.is_file() {
         return Ok(None);
     }
-    let path = folder.join("chat_template.jinja");
+    let path = folder.join(name);
     let mut source = String::new();
     match gorgon_runs::file::open(&path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_string(&mut source)) {
         Ok(_) => Ok(Some((path, source))),
@@ -219,26 +241,30 @@ fn read_jinja(folder: &Path, max_bytes: usize) -> Result<Option<(PathBuf, String
     }
 }
 
-/// `chat_template` of the config.
-fn named(config: &TokenizerConfig) -> Result<Option<String>, TemplateError> {
+/// A template and its file.
+type Source = (PathBuf, String);
+
+/// `chat_template` of the config, and its template for tools.
+fn named(config: &TokenizerConfig) -> Result<Option<(Source, Option<Source>)>, TemplateError> {
     let invalid = |reason: String| TemplateError::Invalid { path: config.path().to_owned(), reason };
+    let source = |text: &str| (config.path().to_owned(), text.to_owned());
     let list = match config.get("chat_template") {
         None | Some(Value::Null) => return Ok(None),
-        Some(Value::String(source)) => return Ok(Some(source.clone())),
+        Some(Value::String(text)) => return Ok(Some((source(text), None))),
         Some(Value::Array(list)) => list,
         Some(_) => return Err(invalid("neither a string nor a list of named templates".into())),
     };
-    let text = |entry: &Value, key| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-    let find = |name| list.iter().find(|entry| text(entry, "name").as_deref() == Some(name));
-    let chosen = find("default").or(if list.len() == 1 { list.first() } else { None });
-    match chosen.map(|entry| text(entry, "template")) {
-        Some(Some(source)) => Ok(Some(source)),
-        Some(None) => Err(invalid("a named template without text".into())),
-        None => {
-            let names: Vec<_> = list.iter().filter_map(|entry| text(entry, "name")).collect();
-            Err(invalid(format!("none of the named templates is called default: {}", short(&names.join(", ")))))
-        }
-    }
+    let name = |entry: &Value| entry.get("name").and_then(Value::as_str).map(str::to_owned);
+    let text = |entry: &Value| match entry.get("template").and_then(Value::as_str) {
+        Some(text) => Ok(source(text)),
+        None => Err(invalid("a named template without text".into())),
+    };
+    let find = |wanted: &str| list.iter().find(|entry| name(entry).as_deref() == Some(wanted));
+    let Some(usual) = find("default").or(if list.len() == 1 { list.first() } else { None }) else {
+        let names: Vec<_> = list.iter().filter_map(name).collect();
+        return Err(invalid(format!("none of the named templates is called default: {}", short(&names.join(", ")))));
+    };
+    Ok(Some((text(usual)?, find("tool_use").map(text).transpose()?)))
 }
 
 /// Turns the tags `{% generation %}` and `{% endgeneration %}`, which mark the assistant's words for training and are

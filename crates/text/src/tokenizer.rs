@@ -45,12 +45,12 @@ pub enum TokenizerError {
         /// Reason why it is refused, in one line.
         reason: String,
     },
-    /// The tokenizer knows ids that the model has no embedding for.
+    /// The tokenizer or a text has ids that the model has no embedding for.
     #[error("{path}: token id {id} ({token:?}) lies outside the model's vocabulary of {model_vocab}")]
     OutsideVocabulary {
         /// The tokenizer file.
         path: PathBuf,
-        /// The largest token id.
+        /// The first such id.
         id: u32,
         /// Its text.
         token: String,
@@ -94,22 +94,18 @@ pub struct TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Reads `tokenizer_config.json` of a model folder; a missing file gives an empty config.
+    /// Reads `tokenizer_config.json` of a model folder; a missing file gives an empty config. Special tokens that it does
+    /// not name are those of `special_tokens_map.json`.
     ///
     /// # Errors
-    /// The file cannot be read or is not a JSON object.
+    /// A file cannot be read or is not a JSON object.
     pub fn read(folder: &Path) -> Result<Self, TokenizerError> {
-        let path = gorgon_gguf::place(folder, "tokenizer_config.json");
-        let text = match gorgon_gguf::read(folder, "tokenizer_config.json", MAX_CONFIG_BYTES) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Self { path, keys: Map::new() }),
-            Err(source) => return Err(TokenizerError::Read { path, source }),
-        };
-        match gorgon_runs::json::read(&text) {
-            Ok(Value::Object(keys)) => Ok(Self { path, keys }),
-            Ok(_) => Err(TokenizerError::Invalid { path, reason: "not a JSON object".into() }),
-            Err(e) => Err(TokenizerError::Invalid { path, reason: e.to_string() }),
+        let (path, mut keys) = read_object(folder, "tokenizer_config.json")?;
+        let (_, tokens) = read_object(folder, "special_tokens_map.json")?;
+        for (key, token) in tokens.into_iter().filter(|(key, _)| key.ends_with("_token")) {
+            keys.entry(key).or_insert(token);
         }
+        Ok(Self { path, keys })
     }
 
     /// The file this was, or would have been, read from.
@@ -122,6 +118,11 @@ impl TokenizerConfig {
         self.keys.get(key)
     }
 
+    /// The special tokens by their keys, such as `bos_token`.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.keys.keys().filter(|key| key.ends_with("_token")).filter_map(|key| Some((key.as_str(), self.token(key)?)))
+    }
+
     /// The text of a special token such as `bos_token`: a string, or an object with `content`.
     pub fn token(&self, key: &str) -> Option<&str> {
         match self.keys.get(key)? {
@@ -129,6 +130,21 @@ impl TokenizerConfig {
             Value::Object(token) => token.get("content")?.as_str(),
             _ => None,
         }
+    }
+}
+
+/// The keys of a file of the model, none if it is missing, and the file's path.
+fn read_object(folder: &Path, name: &str) -> Result<(PathBuf, Map<String, Value>), TokenizerError> {
+    let path = gorgon_gguf::place(folder, name);
+    let text = match gorgon_gguf::read(folder, name, MAX_CONFIG_BYTES) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok((path, Map::new())),
+        Err(source) => return Err(TokenizerError::Read { path, source }),
+    };
+    match gorgon_runs::json::read(&text) {
+        Ok(Value::Object(keys)) => Ok((path, keys)),
+        Ok(_) => Err(TokenizerError::Invalid { path, reason: "not a JSON object".into() }),
+        Err(e) => Err(TokenizerError::Invalid { path, reason: e.to_string() }),
     }
 }
 
@@ -149,6 +165,8 @@ pub struct SpecialIds {
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: Arc<Inner>,
+    /// Rows of the model's embedding.
+    rows: usize,
 }
 
 #[derive(Debug)]
@@ -227,7 +245,7 @@ impl Tokenizer {
         };
         let invalid = |e: &dyn std::fmt::Display| TokenizerError::Invalid { path: path.clone(), reason: one_line(e) };
         let inner = contained(|| Inner::read(&bytes, &config, &path)).map_err(|e| invalid(&e))?;
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), rows: usize::MAX })
     }
 
     /// The ids of a text; `add_special` adds the special tokens that the tokenizer puts around every text.
@@ -235,15 +253,17 @@ impl Tokenizer {
     /// Text that spells a special token becomes that token.
     ///
     /// # Errors
-    /// The tokenizer has no token for some character and no token for unknown ones.
+    /// The tokenizer has no token for some character and no token for unknown ones, or the model has no row for a token.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
         self.inner.check_length(text).map_err(|reason| self.failed("encode", &reason))?;
         let frame = self.inner.frame.filter(|_| add_special);
         let own = add_special && self.inner.frame.is_none();
         let encoding = contained(|| self.inner.tokenizer.encode_fast(text, own));
         let encoding = encoding.map_err(|e| self.failed("encode", &e))?;
-        let Some(frame) = frame else { return Ok(encoding.get_ids().to_vec()) };
-        Ok(frame.before.into_iter().chain(encoding.get_ids().iter().copied()).chain(frame.after).collect())
+        let (before, after) = frame.map_or((None, None), |frame| (frame.before, frame.after));
+        let ids: Vec<u32> = before.into_iter().chain(encoding.get_ids().iter().copied()).chain(after).collect();
+        ids.iter().try_for_each(|&id| self.check_row(id))?;
+        Ok(ids)
     }
 
     /// The text of some ids; `skip_special` leaves special tokens out.
@@ -291,20 +311,24 @@ impl Tokenizer {
         &self.inner.path
     }
 
-    /// Checks that the model has a row for every token. A model may well have more rows than there are tokens.
+    /// The tokenizer for a model with so many rows of embeddings, of which there may be more than tokens. Added tokens,
+    /// such as padding, may lie behind the last row: texts that spell them are refused.
     ///
     /// # Errors
-    /// Some token id is not below `model_vocab`.
-    pub fn check_vocab(&self, model_vocab: usize) -> Result<(), TokenizerError> {
-        match self.inner.max_id {
-            Some(id) if id as usize >= model_vocab => Err(TokenizerError::OutsideVocabulary {
-                path: self.inner.path.clone(),
-                id,
-                token: self.token(id).unwrap_or_default(),
-                model_vocab,
-            }),
-            _ => Ok(()),
+    /// Some other token has no row.
+    pub fn of_model(self, rows: usize) -> Result<Self, TokenizerError> {
+        let bounded = Self { rows, ..self };
+        bounded.inner.limits.max_id.map_or(Ok(()), |id| bounded.check_row(id))?;
+        Ok(bounded)
+    }
+
+    fn check_row(&self, id: u32) -> Result<(), TokenizerError> {
+        if (id as usize) < self.rows {
+            return Ok(());
         }
+        let token = self.token(id).unwrap_or_default();
+        let path = self.inner.path.clone();
+        Err(TokenizerError::OutsideVocabulary { path, id, token, model_vocab: self.rows })
     }
 
     fn failed(&self, action: &'static str, e: &dyn std::fmt::Display) -> TokenizerError {

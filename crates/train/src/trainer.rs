@@ -191,6 +191,10 @@ impl<'a, O: Objective> Fit<'a, O> {
     }
 
     fn evaluate(&mut self, observe: &mut dyn FnMut(Report)) -> Result<(), TrainError> {
+        if !self.settings.evaluates {
+            self.is_best = true;
+            return Ok(());
+        }
         let started = Instant::now();
         let evaluation = self.objective.evaluate(&self.fitted.parameters)?;
         // Evaluation is no part of the training speed.

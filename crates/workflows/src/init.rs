@@ -2,6 +2,7 @@
 
 use crate::config::{self, Kind};
 use crate::failure::Failure;
+use crate::fitting::MERGED;
 use crate::settings::Settings;
 use crate::train::{self, Assumed};
 use crate::{absent, files, hub_id, load};
@@ -43,6 +44,8 @@ pub struct Written {
     pub commands: Vec<String>,
     /// The plan of the training, by formula.
     pub plan: Value,
+    /// Bytes that the training takes at most beside the model, where a formula says so.
+    pub memory: Option<u64>,
 }
 
 /// Writes `distill.toml` and `train.toml`, with values that fit the model.
@@ -65,7 +68,10 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
     // What is written is what gorgon reads.
     config::embedded::<DistillConfig>(&texts[0])?;
     let read = config::embedded::<TrainConfig>(&texts[1])?;
-    let plan = train::plan_by_formula(&read, &folder, Assumed::default(), settings).unwrap_or(Value::Null);
+    let (plan, memory) = match train::by_formula(&read, &folder, Assumed::default()) {
+        Ok((document, plan)) => (document, Some(plan.memory)),
+        Err(_) => (Value::Null, None),
+    };
     std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir, &error))?;
     for (path, text) in paths.iter().zip(&texts) {
         files::check_writable(path.parent().unwrap_or(dir))?;
@@ -73,16 +79,18 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
             .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
     }
     let run = dir.join("checkpoints").join(format!("{method}-{}-1", hub_id::stem(model, &folder)));
+    // Heads that were fitted together with the model draft for the fitted one.
+    let target = if method == "medusa-2" { visible::word(&run.join(MERGED)) } else { visible::word(model) };
+    let with = format!("--model {target} --heads {}", visible::word(&run));
     // Figures on prompts that heads were fitted to would be too good.
-    let with = format!("--model {model} --heads {} --prompts HELD_OUT", run.display());
     let commands = vec![
         command("distill", &paths[0]),
         command("train", &paths[1]),
-        format!("gorgon tree calibrate {with}"),
-        format!("gorgon bench {with}"),
-        format!("gorgon chat --model {model} --heads {}", run.display()),
+        format!("gorgon tree calibrate {with} --prompts HELD_OUT"),
+        format!("gorgon bench {with} --prompts HELD_OUT"),
+        format!("gorgon chat {with}"),
     ];
-    Ok(Written { files: paths.to_vec(), commands, plan })
+    Ok(Written { files: paths.to_vec(), commands, plan, memory })
 }
 
 /// Both configs, with comments.
@@ -107,7 +115,7 @@ fn texts(options: &Options<'_>, folder: &Path, paths: &[PathBuf; 2]) -> Result<[
 }
 
 fn command(verb: &str, path: &Path) -> String {
-    format!("gorgon {verb} -c {}", path.display())
+    format!("gorgon {verb} -c {}", visible::word(path))
 }
 
 fn table(document: Value) -> Table {

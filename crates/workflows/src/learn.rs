@@ -60,9 +60,8 @@ impl CorrectionLog {
         }
         if drafting.is_plain() {
             let tree = &drafting.tree_name;
-            return Err(Failure::input(format!(
-                "--learn {shown}: tree {tree}: nothing is drafted that could be wrong"
-            )));
+            let message = format!("--learn {shown}: tree {tree}: nothing is drafted that could be wrong");
+            return Err(Failure::input(message).hint("name a tree with drafts, such as --tree chain:2"));
         }
         if let Some(file) = [MANIFEST, IDENTITY].iter().find(|file| dir.join(file).exists()) {
             let message = format!("--learn {shown}: {file} is there, so this is a distilled data set");

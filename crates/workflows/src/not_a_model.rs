@@ -83,7 +83,7 @@ fn listed(models: &[PathBuf]) -> Option<String> {
 /// The models in a folder, and in the folders in it, as far as their names tell.
 fn models(folder: &Path) -> Vec<PathBuf> {
     let inside = |folder: &Path| absent::names(folder).into_iter().map(|name| folder.join(name)).collect::<Vec<_>>();
-    let is_model = |path: &PathBuf| path.join("config.json").is_file() || is_gguf(path);
+    let is_model = |path: &PathBuf| is_gguf(path) || path.join("config.json").is_file() && heads(path).is_none();
     let (mut found, others): (Vec<_>, Vec<_>) = inside(folder).into_iter().partition(is_model);
     found.extend(others.iter().flat_map(|folder| inside(folder)).filter(is_model));
     found

@@ -109,10 +109,7 @@ pub fn decode_failure(error: DecodeError) -> Failure {
 /// The model's tokenizer. Given ids can do without one.
 fn text(dir: &Path, optional: bool, config: &ModelConfig) -> Result<Option<Tokenizer>, Failure> {
     match Tokenizer::load(dir) {
-        Ok(text) => {
-            text.check_vocab(config.vocab_size)?;
-            Ok(Some(text))
-        }
+        Ok(text) => Ok(Some(text.of_model(config.vocab_size)?)),
         Err(TokenizerError::Missing { .. }) if optional => Ok(None),
         Err(error) => Err(error.into()),
     }

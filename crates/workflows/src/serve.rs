@@ -82,7 +82,7 @@ impl ServeJob {
         let api_key = self.key()?;
         let dir = load::decoder_only(&self.model, "serve", settings)?;
         // Greedy and coupled texts are decoded alike; both take the most likely drafts.
-        let drafting = drafting.for_text_of(&dir, RuleChoice::Auto, Transform::IDENTITY)?;
+        let drafting = drafting.for_text_of(&dir, (RuleChoice::Auto, Transform::IDENTITY), &settings.console)?;
         let config = ModelConfig::read(&dir)?;
         let renderer = prompts::renderer(&dir, self.heads.as_deref(), settings)?;
         let whole = load::context(&config, settings)?;

@@ -38,7 +38,7 @@ pub struct Options {
 /// # Errors
 /// When a file cannot be read, holds nothing of use, or was made with another tokenizer, or the store cannot be written.
 pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
-    files::check_output(&options.out)?;
+    check_output(&options.out)?;
     let dir = load::folder(&options.model, settings)?;
     let tokenizer = files::tokenizer_hash(&dir)?;
     let renderer = prompts::renderer(&dir, None, settings)?;
@@ -65,7 +65,7 @@ pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
 /// # Errors
 /// When the server keeps none or sends no store, or the file cannot be written.
 pub fn save(url: &str, out: &Path) -> Result<Value, Failure> {
-    files::check_output(out)?;
+    check_output(out)?;
     let client = Client::open(url)?;
     let failed = |error: std::io::Error| Failure::io(out, &error);
     let folder = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -77,6 +77,16 @@ pub fn save(url: &str, out: &Path) -> Result<Value, Failure> {
     store.verify().map_err(wrong)?;
     atomic::write(out, |file| file.write_all(store.whole())).map_err(failed)?;
     inspect(out)
+}
+
+/// Fails early where no store can be written, or another file would be lost.
+fn check_output(out: &Path) -> Result<(), Failure> {
+    files::check_output(out)?;
+    if out.exists() && !Store::is_one(out).map_err(|error| Failure::io(out, &error))? {
+        let message = format!("{}: it is there already, and it is no store", out.display());
+        return Err(Failure::input(message).hint("the last name is that of the store to write"));
+    }
+    Ok(())
 }
 
 /// Describes a store, after comparing its bytes with the hash that was written.

@@ -131,6 +131,7 @@ fn fit_settings(options: &Options, seed: u64) -> FitSettings {
         save_total_limit: 1,
         seed,
         keep_start: false,
+        evaluates: true,
         memory_limit: None,
     }
 }

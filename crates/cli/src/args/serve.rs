@@ -3,7 +3,7 @@
 use super::Draft;
 use clap::Args;
 use gorgon_workflows::learn::Learning;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -20,8 +20,9 @@ pub struct Serve {
     /// The name that requests give [default: the repo id, or the last part of the path].
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// The address to listen at. Others than loopback addresses can be reached from other machines.
-    #[arg(long, default_value = "127.0.0.1", value_name = "IP")]
+    /// The address or the name of the host to listen at. Others than loopback addresses can be reached from other
+    /// machines.
+    #[arg(long, default_value = "127.0.0.1", value_name = "HOST", value_parser = address)]
     pub host: IpAddr,
     /// The port to listen at; 0 takes a free one.
     #[arg(long, default_value_t = 8080, value_name = "N")]
@@ -66,4 +67,13 @@ impl Learn {
         let most_bytes = u64::from(self.learn_mb) * 1_000_000;
         self.learn.clone().map(|dir| Learning { dir, most_bytes })
     }
+}
+
+/// The address of a host, IPv4 if it has both.
+fn address(host: &str) -> Result<IpAddr, String> {
+    if let Ok(address) = host.parse() {
+        return Ok(address);
+    }
+    let found = (host, 0).to_socket_addrs().ok().and_then(|found| found.min_by_key(SocketAddr::is_ipv6));
+    found.map(|found| found.ip()).ok_or_else(|| "neither an IP address nor the name of a host".into())
 }

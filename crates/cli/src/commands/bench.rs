@@ -49,7 +49,8 @@ pub fn print(measured: &Measured, markdown: bool) {
     }
     let depths: Vec<String> = summary.acceptance_by_depth.iter().map(|share| format!("{share:.2}")).collect();
     let [draft, verify, accept, commit, other] = summary.time_shares.map(|share| format!("{:.0} %", 100.0 * share));
-    printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {}", depths.join(" ")));
+    let depths = if depths.is_empty() { "none".into() } else { depths.join(" ") };
+    printer::line(&format!("steps with at least 1, 2, ... drafts accepted: {depths}"));
     match setup.recorded {
         Some(_) => printer::line("steps were recorded, so their parts were not timed; speeds in tokens/s"),
         None => printer::line(&format!(

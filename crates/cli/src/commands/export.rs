@@ -15,7 +15,7 @@ pub fn run(args: &Export, settings: &Settings) -> Result<ExitCode, Failure> {
     let exported = export::execute(&options, settings)?;
     if settings.json {
         let format = exported.format.map(|format| format.name());
-        let mut document = json!({"out": out.display().to_string(), "format": format});
+        let mut document = json!({"out": out.display().to_string(), "to": to.name(), "format": format});
         if let Some(address) = exported.address {
             document["address"] = address.into();
         }

@@ -23,7 +23,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let rule = args.accept.resolve(&transform);
     let request = Question::prepare(&options(args)?, settings)?;
     let drafting = args.draft.resolve(&settings.console)?;
-    let drafting = drafting.for_text_of(&request.dir, rule, transform)?;
+    let drafting = drafting.for_text_of(&request.dir, (rule, transform), &settings.console)?;
     drafting.note_plain(&settings.console);
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;

@@ -3,12 +3,13 @@
 use crate::printer;
 use crate::settings::Settings;
 use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::visible;
 use serde_json::json;
 use std::process::ExitCode;
 
 /// The command that resumes a run, as it is typed. The run knows its config.
 pub fn command(verb: &str, run: &RunDir) -> String {
-    format!("gorgon {verb} --resume {}", run.path().display())
+    format!("gorgon {verb} --resume {}", visible::word(run.path()))
 }
 
 /// Reports at which step a run stopped, if it has steps, and how to resume it.

@@ -155,3 +155,41 @@ fn a_limit_of_tokens_ends_the_job() {
     let rows = shard::read(&job.path("data").join(shard::file_name(0)), 10_000).unwrap().0;
     assert!(by_key(&rows) == by_key(&all[..5]), "{} rows of parts", rows.len());
 }
+
+/// A folder with files of somebody else is not written into, and changed prompts are named.
+#[test]
+fn other_files_and_changed_prompts_are_named() {
+    let (job, _) = distilled(&records()[..2], &["sampling.temperature=0.0"]);
+    let config = job.text("distill.toml");
+    let again = ["distill", "-c", &config, "sampling.temperature=0.0"];
+    job.write("prompts.jsonl", &records()[..3].join("\n"));
+    gorgon::refused(&again, &["prompts.jsonl has changed since these answers were begun"]);
+    job.write("other.jsonl", &records()[..2].join("\n"));
+    let other = format!("prompts=[{:?}]", job.text("other.jsonl"));
+    gorgon::refused(&[&again[..], &[&other]].concat(), &["prompts.jsonl, which is not given now"]);
+    for file in ["config.toml", "report.json"] {
+        let folder = job.path(&format!("with-{file}"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(file), "mine").unwrap();
+        let out = format!("out={:?}", folder.to_str().unwrap());
+        gorgon::refused(&[&again[..], &[&out]].concat(), &[file, "is there"]);
+        assert_eq!(std::fs::read_to_string(folder.join(file)).unwrap(), "mine");
+    }
+}
+
+/// A list of texts is a list of prompts; a table is not taken for text.
+#[test]
+fn lists_of_texts_are_prompts_and_tables_are_refused() {
+    let job = Job::new();
+    job.write("list.json", "[\"Hello!\", \"What is 2 + 2?\"]");
+    job.write("table.csv", "prompt,answer\nHello!,Hi\n");
+    let with = |name: &str| {
+        let config =
+            format!("model = {:?}\nout = {:?}\nprompts = [{:?}]\n", backbone(), job.path("data"), job.path(name));
+        job.write("distill.toml", &config);
+        job.text("distill.toml")
+    };
+    let planned = gorgon::json(&finished(&["distill", "-c", &with("list.json"), "--dry-run", "--json"], &[]));
+    assert_eq!(planned["plan"]["conversations"], 2, "{planned}");
+    gorgon::refused(&["distill", "-c", &with("table.csv")], &["table.csv", "separated values"]);
+}

@@ -41,6 +41,23 @@ fn written_configs_are_explained_and_run() {
     }
 }
 
+/// Printed commands can be typed, and name the model that the heads were fitted with.
+#[test]
+fn printed_commands_can_be_typed() {
+    let job = Job::new();
+    let prompts = job.text("my prompts.jsonl");
+    job.write("my prompts.jsonl", "{\"prompt\": \"Hello\"}\n");
+    let dir = job.text("my dir");
+    let model = backbone().to_str().unwrap();
+    let init = ["init", model, &prompts, "--dir", &dir, "--method", "medusa-2", "--json"];
+    let commands = json(&finished(&init, &[]))["commands"].clone();
+    let commands: Vec<&str> = commands.as_array().unwrap().iter().map(|command| command.as_str().unwrap()).collect();
+    assert!(commands[1].contains("train -c '") && commands[1].ends_with("my dir/train.toml'"), "{commands:?}");
+    for command in &commands[2..] {
+        assert!(command.contains("-1/merged' --heads '"), "{command}");
+    }
+}
+
 /// Runs of a model from the hub are named after its repository, and not after the commit in the cache.
 #[test]
 fn runs_are_named_after_the_repository() {

@@ -209,3 +209,19 @@ fn a_search_of_other_weights_is_refused() {
     finished(&args(two), &[]);
     refused(&args(one), &["swift.json", "other weights"]);
 }
+
+/// The last name is that of the store: a document whose store was forgotten is not lost.
+#[test]
+fn other_files_are_not_overwritten() {
+    let job = Job::new();
+    let model = backbone().to_str().unwrap();
+    for page in ["one.txt", "two.txt"] {
+        job.write(page, "Some text.\n");
+    }
+    let (one, two, out) = (job.text("one.txt"), job.text("two.txt"), job.text("out.store"));
+    refused(&["store", "build", &one, &two, "--model", model], &["two.txt", "no store"]);
+    assert_eq!(std::fs::read_to_string(job.path("two.txt")).unwrap(), "Some text.\n");
+    for files in [&[one.as_str()][..], &[&one, &two]] {
+        assert_eq!(built(&[files, &["--model", model, &out]].concat())["documents"], files.len());
+    }
+}

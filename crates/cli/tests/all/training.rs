@@ -376,3 +376,22 @@ fn a_conversation_goes_through_a_pipe() {
     assert!(stderr(&lossy).contains(", not lossless ") && !stderr(&one).contains("not lossless"), "{}", stderr(&lossy));
     assert!(stdout(&output).starts_with(stdout(&one).trim_end()));
 }
+
+/// Without a held-out conversation nothing is measured, and nothing passes for measured.
+#[test]
+fn without_held_out_conversations_nothing_is_measured() {
+    let job = Job::new();
+    job.distill(&[]);
+    let train = ["train", "-c", &job.text("train.toml"), "held_out=0.0", "training.steps=2"];
+    let output = finished(&train, &[]);
+    let said = stderr(&output) + &stdout(&output);
+    assert!(said.contains("no held-out position has a label") && !said.contains("held out at step"), "{said}");
+    assert!(!said.contains("expected tokens per step"), "{said}");
+    let run = job.run().unwrap();
+    assert!(run.join("heads").is_dir() && run.join("best").exists());
+    let listed = json(&finished(&["runs", "list", &job.text("runs"), "--json"], &[]));
+    assert!(listed.to_string().contains("\"held_out_loss\":null"), "{listed}");
+    let all = ["train", "-c", &job.text("train.toml"), "held_out=0.9999"];
+    refused(&all, &["no position"]);
+    assert!(stderr(&gorgon::gorgon(&all)).contains("held_out = 0.9999"));
+}

@@ -289,3 +289,11 @@ fn a_plan_names_the_data_that_is_not_there() {
         assert!(output.status.success() && said.contains("planned by formula") && said.contains(note), "{said}");
     }
 }
+
+#[test]
+fn negative_numbers_are_values() {
+    for (option, value) in [("--seed", "-1"), ("--max-new-tokens", "-1"), ("--top-k", "-3")] {
+        refused(&["generate", "--model", "m", "--prompt", "x", option, value], &[option, value]);
+    }
+    refused(&["generate", "--model", "m", "--prompt", "x", "--drafter", "ngram"], &["ngram: a number"]);
+}

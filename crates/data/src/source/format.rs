@@ -19,7 +19,8 @@ pub enum Format {
     Alpaca,
     /// `turns`: a list of the user's texts, as in MT-Bench and Spec-Bench.
     Turns,
-    /// `prompt` (or `question`, or `text`) with perhaps an `answer`, `response`, `completion` or `output`.
+    /// `prompt` (or `question`, or `text`) with perhaps an `answer`, `response`, `completion` or `output`; or the prompt
+    /// alone, as an element of an array.
     Prompt,
     /// No JSON: a prompt per line.
     Text,

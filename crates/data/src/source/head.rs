@@ -81,6 +81,13 @@ impl Head {
         if layout == Layout::Text && self.bytes.contains(&0) {
             return Err(kind("a binary file", "is it the right one?"));
         }
+        let is_table =
+            path.extension().is_some_and(|end| ["csv", "tsv"].iter().any(|table| end.eq_ignore_ascii_case(table)));
+        if layout == Layout::Text && wanted.is_none() && is_table {
+            let advice = "write an object such as {\"prompt\": \"Hello\"} per row, or ask for the format text to take \
+                          each line as a prompt";
+            return Err(kind("a table of separated values", advice));
+        }
         if layout == Layout::Lines && text.starts_with(b"{") && self.spreads(text) {
             return Err(SourceError::SpreadObject { path: path.to_path_buf(), first: 1 + line_feeds(blank) });
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {}", .path.display(), said(.source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -42,6 +42,14 @@ pub enum StoreError {
     /// The suffix array.
     #[error("the suffix array cannot be computed: {0}")]
     SuffixArray(String),
+}
+
+/// Why a file cannot be read or written.
+fn said(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such store (gorgon store build writes one)".into(),
+        _ => error.to_string(),
+    }
 }
 
 impl StoreError {

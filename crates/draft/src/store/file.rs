@@ -5,6 +5,7 @@ use gorgon_core::Token;
 use gorgon_runs::file;
 use gorgon_runs::provenance::hash_bytes;
 use memmap2::Mmap;
+use std::io::Read;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -139,6 +140,16 @@ pub struct Store {
 }
 
 impl Store {
+    /// True if a file begins as a store does, whole or damaged.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_one(path: &Path) -> std::io::Result<bool> {
+        let mut start = Vec::with_capacity(MAGIC.len());
+        file::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+        Ok(start == MAGIC)
+    }
+
     /// Opens a store. Nothing but its header is read.
     ///
     /// # Errors

@@ -7,6 +7,9 @@ use crate::rope::{RopeConfig, RopeScaling, yarn_attention};
 use gorgon_kernels::activation::Activation;
 use serde_json::Value;
 
+/// The longest context that a config may ask for.
+pub(super) const MAX_POSITIONS: usize = 1 << 30;
+
 pub(super) fn architecture(f: &Fields) -> Result<Architecture, String> {
     let supported = || {
         let names: Vec<&str> = Architecture::ALL.iter().map(|a| a.model_type()).collect();
@@ -110,23 +113,29 @@ pub(super) fn activation(f: &Fields, architecture: Architecture) -> Result<Activ
     }
 }
 
-/// Rotary settings, from `rope_theta` and `rope_scaling` or from the newer `rope_parameters`.
+/// Rotary settings, from `rope_theta` and `rope_scaling` or from the newer `rope_parameters`. `positions` are those of
+/// the config.
 pub(super) fn rope(
     f: &Fields,
     architecture: Architecture,
-    defaults: &Defaults,
+    (defaults, positions): (&Defaults, usize),
     head_dim: usize,
 ) -> Result<RopeConfig, String> {
-    let (key, object) = match (f.get("rope_parameters"), f.get("rope_scaling")) {
-        (Some(value), _) => ("rope_parameters", Some(value)),
-        (None, value) => ("rope_scaling", value),
+    let object = |key: &'static str| match f.get(key) {
+        None => Ok(None),
+        Some(Value::Object(object)) => Ok(Some((key, Fields(object.clone())))),
+        Some(other) => Err(format!("{key} is {}; an object is expected", brief(other))),
     };
-    let nested = match object {
-        None => Fields(serde_json::Map::new()),
-        Some(Value::Object(object)) => Fields(object.clone()),
-        Some(other) => return Err(format!("{key} is {}; an object is expected", brief(other))),
-    };
-    let theta = nested.number("rope_theta")?.or(f.number("rope_theta")?).unwrap_or(defaults.rope_theta);
+    let (older, newer) = (object("rope_scaling")?, object("rope_parameters")?);
+    // Both are there where somebody added scaling to a config of the newer form: what was added counts.
+    let theta = |of: &Option<(&str, Fields)>| of.as_ref().map_or(Ok(None), |(_, fields)| fields.number("rope_theta"));
+    let theta = theta(&older)?.or(theta(&newer)?);
+    let given = older.filter(|(_, fields)| !fields.0.is_empty()).or(newer);
+    let (key, nested) = given.unwrap_or(("rope_scaling", Fields(serde_json::Map::new())));
+    if let Some((kind, _)) = nested.0.iter().find(|(_, value)| value.is_object()) {
+        return Err(format!("{key} has settings of its own for {}; one for all layers is expected", quoted(kind)));
+    }
+    let theta = theta.or(f.number("rope_theta")?).unwrap_or(defaults.rope_theta);
     if !(1.0..=1e15).contains(&theta) {
         return Err(format!("rope_theta is {theta}; a number from 1 to 1e15 is expected"));
     }
@@ -138,10 +147,20 @@ pub(super) fn rope(
         let what = "gives no even number of dimensions";
         return Err(format!("partial_rotary_factor {factor} of head_dim {head_dim} {what}"));
     }
-    Ok(RopeConfig { theta, rotary_dim, scaling: scaling(f, key, &nested)? })
+    Ok(RopeConfig { theta, rotary_dim, scaling: scaling(f, key, &nested, positions)? })
 }
 
-fn scaling(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String> {
+/// How many positions a model has: linear scaling and YaRN multiply those that it was trained on.
+pub(super) fn positions(given: usize, scaling: &RopeScaling) -> usize {
+    let scaled = match *scaling {
+        RopeScaling::Linear { factor } => given as f64 * factor,
+        RopeScaling::Yarn { factor, original_length, .. } => original_length * factor,
+        RopeScaling::None | RopeScaling::Llama3 { .. } => return given,
+    };
+    given.max((scaled.round() as usize).min(MAX_POSITIONS))
+}
+
+fn scaling(f: &Fields, key: &str, nested: &Fields, positions: usize) -> Result<RopeScaling, String> {
     let positive = |name: &str| within(key, name, nested.number(name)?);
     let kind = nested.text("rope_type")?.or(nested.text("type")?);
     match kind.unwrap_or("default") {
@@ -152,11 +171,10 @@ fn scaling(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String
             if high <= low {
                 return Err(format!("{key}: high_freq_factor {high} must exceed low_freq_factor {low}"));
             }
-            let name = "original_max_position_embeddings";
-            let original_length = within(key, name, nested.number(name)?.or(f.number(name)?))?;
+            let original_length = original_length(f, key, nested)?.unwrap_or(positions as f64);
             Ok(RopeScaling::Llama3 { factor: positive("factor")?, low, high, original_length })
         }
-        "yarn" => yarn(f, key, nested),
+        "yarn" => yarn(f, key, nested, positions),
         other => {
             Err(format!("{key}: type {} is not supported; supported: default, linear, llama3, yarn", quoted(other)))
         }
@@ -172,12 +190,22 @@ fn within(key: &str, name: &str, value: Option<f64>) -> Result<f64, String> {
     }
 }
 
-/// The keys are those of transformers: `attention_factor`, or what `mscale` and `mscale_all_dim` make of the factor.
-fn yarn(f: &Fields, key: &str, nested: &Fields) -> Result<RopeScaling, String> {
-    let given = |name: &str| nested.number(name)?.map(|value| within(key, name, Some(value))).transpose();
+/// Positions that a model was trained on before its context was extended. The config's own key counts before the nested
+/// one.
+fn original_length(f: &Fields, key: &str, nested: &Fields) -> Result<Option<f64>, String> {
     let name = "original_max_position_embeddings";
-    let original_length = within(key, name, nested.number(name)?.or(f.number(name)?))?;
-    let factor = within(key, "factor", nested.number("factor")?)?;
+    let given = f.number(name)?.or(nested.number(name)?);
+    given.map(|length| within(key, name, Some(length))).transpose()
+}
+
+/// The keys are those of transformers: `attention_factor`, or what `mscale` and `mscale_all_dim` make of the factor.
+fn yarn(f: &Fields, key: &str, nested: &Fields, positions: usize) -> Result<RopeScaling, String> {
+    let given = |name: &str| nested.number(name)?.map(|value| within(key, name, Some(value))).transpose();
+    let original = original_length(f, key, nested)?;
+    // Where only the length before is known, the two lengths give the factor.
+    let extended = original.map(|original| positions as f64 / original);
+    let factor = within(key, "factor", nested.number("factor")?.or(extended))?;
+    let original_length = original.unwrap_or(positions as f64);
     let (fast, slow) = (given("beta_fast")?.unwrap_or(32.0), given("beta_slow")?.unwrap_or(1.0));
     if fast < slow {
         return Err(format!("{key}: beta_fast {fast} is below beta_slow {slow}"));
@@ -201,13 +229,13 @@ pub(super) fn windows(
     layers: usize,
 ) -> Result<Vec<Option<usize>>, String> {
     use Architecture as A;
-    let window = match f.get("sliding_window") {
-        Some(_) => Some(f.size("sliding_window", 1 << 30)?),
-        None => defaults.window.filter(|_| f.is_absent("sliding_window")),
-    };
     let qwen = matches!(architecture, A::Qwen2 | A::Qwen3);
     let used = if qwen { f.flag("use_sliding_window", false)? } else { architecture != A::Llama };
-    let Some(window) = window.filter(|_| used) else { return Ok(vec![None; layers]) };
+    let window = match f.get("sliding_window").filter(|_| used) {
+        Some(_) => Some(f.size("sliding_window", 1 << 30)?),
+        None => defaults.window.filter(|_| used && f.is_absent("sliding_window")),
+    };
+    let Some(window) = window else { return Ok(vec![None; layers]) };
     if let Some(types) = f.get("layer_types") {
         let one = |v: &Value| match v.as_str() {
             Some("sliding_attention") => Ok(Some(window)),
@@ -218,7 +246,13 @@ pub(super) fn windows(
         if types.len() != layers {
             return Err(format!("layer_types has {} entries for {layers} layers", types.len()));
         }
-        return types.iter().map(one).collect();
+        let windows: Vec<_> = types.iter().map(one).collect::<Result<_, _>>()?;
+        // Their published code knows no such list.
+        if matches!(architecture, A::Phi3 | A::Mixtral) && windows.contains(&None) {
+            let family = architecture.model_type();
+            return Err(format!("layer_types has full_attention; models of type {family} have a window in all layers"));
+        }
+        return Ok(windows);
     }
     let first_windowed = if qwen { f.count_or("max_window_layers", 28)? } else { 0 };
     let sliding = |layer: usize| match architecture {

@@ -46,12 +46,10 @@ pub(super) fn position_bias(stack: &str) -> String {
     format!("{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight")
 }
 
+/// Copies of the shared embedding table, one for each stack.
+pub(super) const TABLES: [&str; 2] = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"];
+
 /// Copies of the embedding table, and a table of the first version that no layer reads.
 pub(super) fn is_harmless_extra(name: &str) -> bool {
-    matches!(
-        name,
-        "encoder.embed_tokens.weight"
-            | "decoder.embed_tokens.weight"
-            | "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
-    )
+    TABLES.contains(&name) || name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 }

@@ -171,7 +171,35 @@ impl Checkpoint {
         let harmless = |name: &str| layout::is_harmless_extra(config, name) || module(name) || self.has_no_effect(name);
         let extra = |name: &&String| !known.contains(name.as_str()) && !harmless(name);
         problems.unexpected = self.entries.keys().filter(extra).cloned().collect();
+        let table = layout::embedding(config);
+        let copies = layout::copies_of_embedding(config).into_iter();
+        let differs = |name: &&str| self.entries.contains_key(*name) && !self.is_copy(name, table);
+        let reason = |name: &str| match name {
+            layout::LM_HEAD => format!("{name} differs from {table}, though tie_word_embeddings is true"),
+            _ => format!("{name} differs from {table}, of which it should be a copy"),
+        };
+        problems.wrong.extend(copies.filter(differs).map(reason));
         problems
+    }
+
+    /// Whether two tensors hold the same bytes, as far as both can be read as they are stored.
+    fn is_copy(&self, name: &str, original: &str) -> bool {
+        const PIECE: usize = 1 << 20;
+        let (Some(copy), Some(entry)) = (self.entries.get(name), self.entries.get(original)) else { return true };
+        if (copy.dtype, &copy.shape, copy.bytes) != (entry.dtype, &entry.shape, entry.bytes) {
+            return false;
+        }
+        let mut pieces = [vec![0u8; PIECE.min(entry.bytes)], vec![0u8; PIECE.min(entry.bytes)]];
+        (0..entry.bytes).step_by(PIECE).all(|start| {
+            let size = PIECE.min(entry.bytes - start);
+            let [a, b] = &mut pieces;
+            let read = |of: &Entry, out: &mut [u8]| self.read_bytes(of, of.offset + start as u64, out);
+            // A file that cannot be read fails where it is loaded, and says why.
+            match (read(copy, &mut a[..size]), read(entry, &mut b[..size])) {
+                (Ok(()), Ok(())) => a[..size] == b[..size],
+                _ => true,
+            }
+        })
     }
 
     fn check_stored(&self, spec: &TensorSpec, problems: &mut Problems) {

@@ -68,6 +68,65 @@ fn old_and_new_spellings_mean_the_same() {
     assert_eq!(with("llama", json!({"eos_token_id": 3})).eos_tokens, [3]);
 }
 
+/// The rules of transformers 5.23 for keys that are given twice or left out.
+#[test]
+fn rope_scaling_beside_other_keys() {
+    let linear = json!({"rope_type": "linear", "factor": 4.0});
+    let both = json!({"rope_scaling": linear, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}});
+    let both = with("llama", both).rope;
+    assert_eq!((both.theta, both.scaling), (5e5, RopeScaling::Linear { factor: 4.0 }));
+    let empty = with("llama", json!({"rope_scaling": {}, "rope_parameters": linear}));
+    assert_eq!(empty.rope.scaling, RopeScaling::Linear { factor: 4.0 });
+    let original = |more: Value| match with("llama", more).rope.scaling {
+        RopeScaling::Llama3 { original_length, .. } | RopeScaling::Yarn { original_length, .. } => original_length,
+        other => panic!("{other:?}"),
+    };
+    let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
+    assert_eq!(original(json!({"rope_scaling": llama3, "max_position_embeddings": 512})), 512.0);
+    let mut nested = llama3;
+    nested["original_max_position_embeddings"] = json!(64);
+    assert_eq!(original(json!({"rope_scaling": nested})), 64.0);
+    assert_eq!(original(json!({"rope_scaling": nested, "original_max_position_embeddings": 12})), 12.0);
+    let yarn = json!({"rope_type": "yarn", "original_max_position_embeddings": 128});
+    match with("llama", json!({"rope_scaling": yarn, "max_position_embeddings": 512})).rope.scaling {
+        RopeScaling::Yarn { factor, original_length, .. } => assert_eq!((factor, original_length), (4.0, 128.0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn scaling_extends_the_context() {
+    let positions = |scaling: Value, given: usize| {
+        with("llama", json!({"rope_scaling": scaling, "max_position_embeddings": given})).max_positions
+    };
+    assert_eq!(positions(json!({"type": "linear", "factor": 4.0}), 4096), 16384);
+    let yarn = json!({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768});
+    assert_eq!(positions(yarn.clone(), 32768), 131_072);
+    assert_eq!(positions(yarn.clone(), 131_072), 131_072);
+    assert_eq!(positions(yarn, 40_960), 131_072);
+    let llama3 = json!({"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0});
+    assert_eq!(positions(llama3, 131_072), 131_072);
+    assert_eq!(positions(Value::Null, 4096), 4096);
+}
+
+#[test]
+fn settings_that_would_be_ignored_are_refused() {
+    let refused = |model_type: &str, key: &str, value: Value| {
+        let mut config = config(model_type);
+        config["sliding_window"] = json!(8);
+        config[key] = value;
+        let error = ModelConfig::from_json(&config).unwrap_err();
+        assert!(error.contains(key), "{error}");
+    };
+    let layers = json!({"sliding_attention": {"rope_type": "default", "rope_theta": 1e4}});
+    refused("qwen3", "rope_parameters", layers);
+    refused("qwen2", "is_causal", json!(false));
+    let types = json!(["full_attention", "sliding_attention", "full_attention", "sliding_attention"]);
+    refused("phi3", "layer_types", types.clone());
+    refused("mixtral", "layer_types", types);
+    assert_eq!(with("llama", json!({"sliding_window": -1})).windows, [None; 4]);
+}
+
 #[test]
 fn windows_follow_their_family() {
     let windows = |model_type: &str, more: Value| with(model_type, more).windows;

@@ -106,6 +106,9 @@ fn message(given: Value) -> Result<Value, String> {
         _ => return Err(format!("role: {} is unknown", quoted(&role.into()))),
     };
     let content = content(given.remove("content").unwrap_or_default())?;
+    if content.is_none() && role != "assistant" {
+        return Err("content is missing".into());
+    }
     let mut message = Map::new();
     message.insert("role".into(), role.clone().into());
     message.insert("content".into(), content.unwrap_or_default().into());

@@ -62,6 +62,7 @@ fn wrong_types_and_numbers_name_their_field() {
         ("stop", json!(vec!["a"; 17])),
         ("messages", json!("hello")),
         ("messages", json!([{"role": "user", "content": 5}])),
+        ("messages", json!([{"role": "user"}])),
         ("messages", json!([{"role": "user", "content": "x", "image": "y"}])),
         ("messages", json!([{"role": "assistant", "tool_calls": [{}]}])),
         ("tools", json!([1])),

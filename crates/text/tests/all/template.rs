@@ -153,6 +153,55 @@ fn the_template_comes_from_the_folder() {
     assert_one_line(&error);
 }
 
+/// As in transformers: the template for tools is taken where tools are given, be it named or a file.
+#[test]
+fn tools_may_have_a_template_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let variables = json!({"tools": [{"name": "t"}]}).as_object().unwrap().clone();
+    let with_tools = Render { variables, ..Render::default() };
+    let both = |expected: [&str; 2]| {
+        let template = ChatTemplate::load(folder.path()).unwrap();
+        assert_eq!(template.render(&[message("user", "x")], &Render::default()).unwrap(), expected[0]);
+        assert_eq!(template.render(&[message("user", "x")], &with_tools).unwrap(), expected[1]);
+    };
+    let named = |name: &str, template: &str| json!({"name": name, "template": template});
+    let list = json!([named("tool_use", "tools {{ tools[0].name }}"), named("default", "usual")]);
+    write(folder.path(), "tokenizer_config.json", &json!({"chat_template": list}).to_string());
+    both(["usual", "tools t"]);
+    write(folder.path(), "chat_template.jinja", "file");
+    both(["file", "file"]);
+    std::fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+    write(folder.path(), "additional_chat_templates/tool_use.jinja", "file of {{ tools | length }}");
+    both(["file", "file of 1"]);
+    write(folder.path(), "additional_chat_templates/tool_use.jinja", "{% if %}");
+    let error = ChatTemplate::load(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("tool_use.jinja"), "{error}");
+}
+
+#[test]
+fn none_is_no_list_and_newlines_are_one_character() {
+    assert_renders(
+        "{{ tools is iterable }}{{ none is iterable }}{{ [] is iterable }}{{ 'a' is iterable }}",
+        "FalseFalseTrueTrue",
+    );
+    assert_renders("{%- if tools is iterable and tools | length > 0 %}T{%- endif %}{{ messages | length }}", "3");
+    assert_renders("a\r\nb\rc\r\n", "a\nb\nc");
+}
+
+#[test]
+fn special_tokens_come_from_either_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"chat_template": "{{ bos_token }}{{ eos_token }}{{ image_token }}", "image_token": "<i>", "eos_token": "</s>"});
+    write(folder.path(), "tokenizer_config.json", &config.to_string());
+    let map = json!({"bos_token": {"content": "<s>"}, "eos_token": "<other>", "additional_special_tokens": ["x"]});
+    write(folder.path(), "special_tokens_map.json", &map.to_string());
+    let template = ChatTemplate::load(folder.path()).unwrap();
+    assert_eq!(template.render(&[], &Render::default()).unwrap(), "<s></s><i>");
+    write(folder.path(), "special_tokens_map.json", "[]");
+    let error = ChatTemplate::load(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("special_tokens_map.json"), "{error}");
+}
+
 #[test]
 fn refusals_carry_the_words_of_the_template() {
     let error = render("{% macro no() %}{{ raise_exception('Not\nthis way') }}{% endmacro %}{{ no() }}").unwrap_err();

@@ -177,6 +177,7 @@ impl Training {
             save_total_limit: self.save_total_limit,
             seed,
             keep_start: false,
+            evaluates: true,
             memory_limit: self.memory_limit_mb.map(|mb| mb.saturating_mul(1_000_000)),
         })
     }

@@ -92,7 +92,7 @@ impl Engine {
         let (heads, tree) = (options.heads.as_deref(), options.tree.as_ref());
         let drafting = Drafting::resolve(heads, &options.drafter, tree, &settings.console)?;
         drafting.note_plain(&settings.console);
-        drafting.for_text_of(dir, options.accept.resolve(&transform), transform)
+        drafting.for_text_of(dir, (options.accept.resolve(&transform), transform), &settings.console)
     }
 
     /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or the drafter samples

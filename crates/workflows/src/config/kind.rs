@@ -227,7 +227,7 @@ fn check_serving(config: &DistillConfig) -> Result<(), SettingsErrors> {
 fn check_sources(config: &DistillConfig) -> Result<(), SettingsErrors> {
     let mut check = SettingsCheck::top();
     let is_given = config.answers == Answers::Data;
-    let reason = "answers = \"data\" takes answers as they are";
+    let reason = "answers = \"data\" takes answers as they are, so leave this key out";
     check.require(!is_given || config.servers.is_empty(), "servers", format_args!("{:?}", config.servers), reason);
     check.used(!is_given, "self_talk_turns", &config.self_talk_turns, &0, reason);
     check.used(!is_given, "batch_size", &config.batch_size, &BatchSize::default(), reason);

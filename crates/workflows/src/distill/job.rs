@@ -10,7 +10,7 @@ use crate::{config, files, load};
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
 use gorgon_data::distill;
-use gorgon_data::manifest::IDENTITY;
+use gorgon_data::manifest::{IDENTITY, REPORT};
 use gorgon_data::prompts::{self, Gathered, PromptFile};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 /// The journal of answers in the output folder.
 pub(super) const JOURNAL: &str = "answers.jsonl";
+/// The job's config, as it was resolved.
+const CONFIG: &str = "config.toml";
 
 /// A job with everything that it needs to know before the model is loaded.
 pub(super) struct Job {
@@ -133,7 +135,7 @@ impl Job {
         if let Some(drafting) = &self.drafting {
             plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
         }
-        let most = turns * self.config.sampling.max_new_tokens;
+        let most = turns * self.config.sampling.max_new_tokens.min(capacity);
         plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
         let numbers = json!({
             "batch_size": room.slots, "weights_bytes": room.weights as u64, "lm_head_copies_bytes": room.copies,
@@ -158,26 +160,28 @@ impl Job {
             Ok(bytes) => {
                 let known: Value = gorgon_runs::json::read(&bytes)
                     .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-                match difference(&known, &self.identity()?) {
-                    None => Ok(true),
-                    Some((key, was, is)) => {
-                        let message = format!("{}: begun with {key} = {was}, now {is}", folder.display());
-                        Err(Failure::input(message).hint("name another folder with out=…, or delete this one"))
-                    }
+                let changed = difference(&known, &self.identity()?);
+                changed.map_or(Ok(true), |difference| Err(begun_otherwise(folder, &difference)))
+            }
+            Err(_) => match [JOURNAL, CONFIG, REPORT].iter().find(|file| folder.join(file).exists()) {
+                Some(file) => {
+                    let message = format!("{}: {file} is there, but not of a data set of gorgon's", folder.display());
+                    Err(Failure::input(message).hint("name another folder with out=…"))
                 }
-            }
-            Err(_) if folder.join(JOURNAL).exists() => {
-                Err(Failure::input(format!("{}: answers without {IDENTITY}", folder.display())))
-            }
-            Err(_) => Ok(false),
+                None => Ok(false),
+            },
         }
     }
 
     /// Makes the folder this job's, if it is not yet.
     pub(super) fn claim(&self, folder: &Path) -> Result<(), Failure> {
         if !self.check_folder(folder)? {
-            config::store(&folder.join("config.toml"), &self.config)?;
+            // First: without it, the other files are taken for somebody else's.
             files::write_json(&folder.join(IDENTITY), &self.identity()?)?;
+        }
+        let path = folder.join(CONFIG);
+        if !path.exists() {
+            config::store(&path, &self.config)?;
         }
         tracing::debug!(folder = %folder.display(), "writing shards");
         Ok(())
@@ -223,6 +227,18 @@ impl Job {
         };
         prompts_with_answers.into_par_iter().map(row).collect()
     }
+}
+
+/// The failure where a folder's answers were begun with another value of a key.
+fn begun_otherwise(folder: &Path, (key, was, is): &(String, String, String)) -> Failure {
+    let shown = folder.display();
+    let message = match (key.strip_prefix("inputs."), was.as_str(), is.as_str()) {
+        (Some(file), "null", _) => format!("{shown}: its answers were begun without {file}"),
+        (Some(file), _, "null") => format!("{shown}: its answers were begun with {file}, which is not given now"),
+        (Some(file), ..) => format!("{shown}: {file} has changed since these answers were begun"),
+        (None, ..) => format!("{shown}: begun with {key} = {was}, now {is}"),
+    };
+    Failure::input(message).hint("name another folder with out=…, or delete this one")
 }
 
 /// The first key in which two documents differ.

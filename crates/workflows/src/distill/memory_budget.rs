@@ -64,7 +64,7 @@ pub fn drafting(
             format!("{choice}: a live store makes sampled answers depend on the ones before; sample without it");
         return Err(wrong("drafter", reason));
     }
-    let drafting = drafting.for_text_of(model, RuleChoice::Auto, transform)?;
+    let drafting = drafting.for_text_of(model, (RuleChoice::Auto, transform), &settings.console)?;
     Ok(Some(drafting).filter(|drafting| !drafting.is_plain()))
 }
 

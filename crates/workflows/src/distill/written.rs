@@ -7,7 +7,7 @@ use crate::files;
 use crate::settings::Settings;
 use crate::units::count;
 use gorgon_data::distill;
-use gorgon_data::manifest;
+use gorgon_data::manifest::{self, REPORT};
 use gorgon_data::shard::{self, Row};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Job {
             "files": self.gathered.reports.iter().map(|report| report.to_json()).collect::<Vec<_>>(),
             "cut_to_one_turn": self.gathered.cut_to_one_turn, "plan": usage.to_json(), "out": folder.display().to_string(),
         });
-        files::write_json(&folder.join("report.json"), &report)?;
+        files::write_json(&folder.join(REPORT), &report)?;
         settings.console.say(format!(
             "{} conversations, {} tokens, {} of them the assistant's, {cut} answers cut off; {written} {} in {} ({:.1} s)",
             rows.len(),

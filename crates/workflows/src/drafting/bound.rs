@@ -1,11 +1,15 @@
 //! Files of drafters that are of the weights of one model.
 
 use super::Drafting;
+use crate::console::Console;
 use crate::failure::Failure;
+use crate::fitting::MERGED;
+use crate::not_a_model::base_model;
 use crate::{files, load, store};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::dist::Transform;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
+use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_model::config::ModelConfig;
 use std::path::Path;
 
@@ -15,8 +19,14 @@ impl Drafting {
     ///
     /// # Errors
     /// When the draft model has other tokens, or heads are to draft for a model with an encoder.
-    pub fn for_text_of(mut self, target: &Path, rule: RuleChoice, transform: Transform) -> Result<Self, Failure> {
-        if self.heads.is_some() {
+    pub fn for_text_of(
+        mut self,
+        target: &Path,
+        (rule, transform): (RuleChoice, Transform),
+        console: &Console,
+    ) -> Result<Self, Failure> {
+        if let Some(folder) = &self.heads {
+            console.say_all(fitted_with_another(folder, target));
             load::refuse_encoder(target, &ModelConfig::read(target)?, "--heads")?;
         }
         self.check_vocabularies(target)?;
@@ -42,4 +52,14 @@ impl Drafting {
             false => Ok(()),
         })
     }
+}
+
+/// A warning where heads were fitted together with a model that is here, and draft for another one.
+fn fitted_with_another(heads: &HeadsFolder, target: &Path) -> Option<String> {
+    let base = base_model(&folder::config(&heads.path).ok()??)?;
+    let base = Path::new(&base);
+    if !base.ends_with(MERGED) || base.canonicalize().ok()? == target.canonicalize().ok()? {
+        return None;
+    }
+    Some(format!("warning: these heads were fitted with the model in {}, and draft worse for another", base.display()))
 }

@@ -134,7 +134,7 @@ impl Drafting {
             None => ("chain:1".to_owned(), Box::new(ChainTree::new(1).map_err(Failure::input)?)),
         };
         settings.console.say(format!(
-            "note: the calibration of these heads expects no tree to beat plain decoding here; measured is \"{tree_name}\""
+            "note: the last calibration of these heads expects no tree to beat plain decoding here; measured is \"{tree_name}\""
         ));
         Ok(Self { tree_name, builder, cost: None, ..self })
     }

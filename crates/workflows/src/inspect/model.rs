@@ -25,8 +25,9 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
     let mut notes = vec![];
     let tokenizer = match Tokenizer::load(dir) {
         Ok(tokenizer) => {
-            problems.extend(tokenizer.check_vocab(config.vocab_size).err().map(|error| error.to_string()));
-            json!(tokenizer.vocab_size())
+            let tokens = tokenizer.vocab_size();
+            problems.extend(tokenizer.of_model(config.vocab_size).err().map(|error| error.to_string()));
+            json!(tokens)
         }
         Err(error @ TokenizerError::Missing { .. }) => {
             notes.push(error.to_string());

@@ -102,7 +102,7 @@ impl Setup {
             return Err(Failure::input("the oracle knows greedy text only: use temperature 0"));
         }
         let dir = load::folder(&options.model, settings)?;
-        let drafting = drafting.for_text_of(&dir, choice, transform)?;
+        let drafting = drafting.for_text_of(&dir, (choice, transform), &settings.console)?;
         let config = ModelConfig::read(&dir)?;
         let renderer = prompts::renderer(&dir, options.heads.as_deref(), settings)?;
         let new_tokens = options.max_new_tokens;

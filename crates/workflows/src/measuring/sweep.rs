@@ -102,7 +102,7 @@ impl Setup {
             return Err(Failure::input("nothing to sweep: a tree without drafts"));
         }
         let dir = load::folder(&args.model, settings)?;
-        let drafting = drafting.for_text_of(&dir, RuleChoice::Auto, transform)?;
+        let drafting = drafting.for_text_of(&dir, (RuleChoice::Auto, transform), &settings.console)?;
         let (config, renderer) = (ModelConfig::read(&dir)?, Renderer::load(&dir)?);
         let decoder = load::decoder(&dir, 2, settings)?;
         let model = drafting.draft_model(&decoder)?.ok_or_else(|| Failure::input("no draft model"))?;

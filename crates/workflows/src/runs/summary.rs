@@ -7,6 +7,7 @@ use crate::fitting::{HEADS, curve, evaluation};
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_runs::run_dir::RunView;
 use gorgon_runs::table::{Column, Table};
+use gorgon_runs::visible;
 use gorgon_runs::{file, metrics};
 use serde::Serialize;
 use serde_json::Value;
@@ -64,7 +65,7 @@ impl Verb {
             Self::Compare => "compare",
             Self::Pretrain => "dev pretrain",
         };
-        format!("gorgon {verb} --resume {}", folder.display())
+        format!("gorgon {verb} --resume {}", visible::word(folder))
     }
 }
 

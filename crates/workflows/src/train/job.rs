@@ -52,15 +52,25 @@ impl<F: OnBackbone> Job<F> {
     /// When no conversation has a position with a label, or the heads to start from do not fit.
     pub fn check(&mut self, config: &TrainConfig, settings: &Settings) -> Result<(), Failure> {
         let data = self.objective.data();
-        if config.keep_start && self.count_in(&data.held_out) == 0 {
-            let message = "keep_start: no held-out position has a label, so nothing tells what is better";
-            return Err(Failure::input(message).hint("held_out or eval_data gives some"));
+        if self.count_in(&data.rows) == 0 {
+            let message = format!("{}: no position has a label for what is fitted", config.data.display());
+            let hint = match self.count_in(&data.held_out) {
+                0 => "training.max_seq_len may cut all answers off".into(),
+                _ => format!("all answers are held out: lower held_out = {}", config.held_out),
+            };
+            return Err(Failure::input(message).hint(hint));
         }
-        if self.count_in(&data.rows) > 0 {
-            return self.start_from(config, settings);
+        self.fit.evaluates = self.count_in(&data.held_out) > 0;
+        if !self.fit.evaluates {
+            let none = "no held-out position has a label";
+            if config.keep_start {
+                let message = format!("keep_start: {none}, so nothing tells what is better");
+                return Err(Failure::input(message).hint("held_out or eval_data gives some"));
+            }
+            let advice = "a larger held_out or more conversations give some";
+            settings.console.say(format!("warning: {none}, so accuracy is not measured; {advice}"));
         }
-        let message = format!("{}: no position has a label for what is fitted", config.data.display());
-        Err(Failure::input(message).hint("training.max_seq_len may cut all answers off"))
+        self.start_from(config, settings)
     }
 
     /// Takes the heads that the config names, if it does, as what is there before the first step.

@@ -13,7 +13,7 @@ mod trajectories;
 
 pub(crate) use self::launch::PLOTS;
 pub use self::launch::{Done, best, fitted};
-pub use self::shape::{Assumed, plan as plan_by_formula};
+pub use self::shape::{Assumed, by_formula};
 pub(crate) use self::trajectories::are_there as has_trajectories;
 pub use self::trajectories::{DEFAULT_BLOCK, TrajectoryCounts, TrajectoryOptions, write as write_trajectories};
 
@@ -31,6 +31,7 @@ use gorgon_draft::mtp::{MtpHeads, MtpShape};
 use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::methods::FeatureFormat;
 use serde_json::Value;
+use std::path::Path;
 
 /// Does what a config says.
 ///
@@ -92,6 +93,7 @@ fn launch(
     if !only_features {
         check_feature_format(config)?;
     }
+    resume.map_or(Ok(()), |resume| check_place(config, resume.run))?;
     let changes = fitting::changes(resume, config)?;
     if !dry_run && !only_features {
         files::check_writable(resume.map_or(&config.runs, |resume| resume.run))?;
@@ -104,6 +106,16 @@ fn launch(
     let resume = resume.map(|resume| (resume, changes.as_slice()));
     let launch = Launch { config, dir: &dir, before, resume, dry_run, only_features, watch, pool, settings, replicas };
     fit(&launch, backbone)
+}
+
+/// Fails where a run is resumed in another folder than it was begun in, so that the paths of its config lead nowhere.
+fn check_place(config: &TrainConfig, run: &Path) -> Result<(), Failure> {
+    let data = &config.data;
+    if data.is_absolute() || data.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let message = format!("{}: its data in {} is not here", run.display(), data.display());
+    Err(Failure::input(message).hint("paths in a config count from the current folder: resume where the run was begun"))
 }
 
 /// Fails for a number format of hidden states that are not kept on disk.

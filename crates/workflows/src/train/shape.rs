@@ -51,11 +51,24 @@ pub fn is_needed(config: &TrainConfig, dir: &Path) -> bool {
     Checkpoint::open(dir).is_err() || shard::files(&config.data).map_or(true, |files| files.is_empty())
 }
 
-/// The plan of a training by formula. Returns it as a document; numbers that nothing declares are `null`.
+/// Says the plan of a training by formula, and returns it as a document; numbers that nothing declares are `null`.
 ///
 /// # Errors
 /// When the model's config is wrong, or the method has no plan by formula.
 pub fn plan(config: &TrainConfig, dir: &Path, assumed: Assumed, settings: &Settings) -> Result<Value, Failure> {
+    let (document, plan) = by_formula(config, dir, assumed)?;
+    let from = dir.join("config.json");
+    settings.console.say(format!("planned by formula from {}: weights or shards are not there yet", from.display()));
+    settings.console.say_all(missing(config, dir).iter().map(|missing| format!("note: {missing}")));
+    report(&document, &plan, settings);
+    Ok(document)
+}
+
+/// The plan of a training by formula, as a document too.
+///
+/// # Errors
+/// When the model's config is wrong, or the method has no plan by formula.
+pub fn by_formula(config: &TrainConfig, dir: &Path, assumed: Assumed) -> Result<(Value, Plan), Failure> {
     let model = ModelConfig::read(dir)?;
     let cost = Cost::of(config, &model)?;
     let size = |specs: &[ParameterSpec]| specs.iter().map(|spec| spec.shape.iter().product::<usize>()).sum::<usize>();
@@ -87,11 +100,7 @@ pub fn plan(config: &TrainConfig, dir: &Path, assumed: Assumed, settings: &Setti
     if let (Some(all), Value::Object(own)) = (document.as_object_mut(), own) {
         all.extend(own);
     }
-    let from = dir.join("config.json");
-    settings.console.say(format!("planned by formula from {}: weights or shards are not there yet", from.display()));
-    settings.console.say_all(missing(config, dir).iter().map(|missing| format!("note: {missing}")));
-    report(&document, (parameters, backbone), &plan, settings);
-    Ok(document)
+    Ok((document, plan))
 }
 
 /// The paths that a plan from weights and data would have read, and that lack them.
@@ -115,14 +124,15 @@ fn without_shards(folder: &Path) -> Option<String> {
     }
 }
 
-fn report(document: &Value, (parameters, backbone): (usize, usize), plan: &Plan, settings: &Settings) {
+fn report(document: &Value, plan: &Plan, settings: &Settings) {
     let say = |line: String| settings.console.say(line);
+    let number = |key: &str| document[key].as_u64().unwrap_or_default();
     say(format!(
         "{} with {} parameters; memory {}, and {} for the backbone in 16 bits; {}",
         document["method"].as_str().unwrap_or_default(),
-        count(parameters as u128),
+        count(u128::from(number("parameters"))),
         bytes(plan.memory),
-        bytes(2 * backbone as u64),
+        bytes(number("backbone_bytes")),
         plan.disk.words()
     ));
     say(match (document["steps"].as_u64(), plan.seconds) {
