@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// How rotary frequencies are stretched for contexts longer than the pretraining's.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RopeScaling {
     /// As trained.
     None,
@@ -41,6 +41,16 @@ pub enum RopeScaling {
         /// Whether the ramp ends at whole dimensions.
         truncate: bool,
     },
+    /// LongRoPE within the original context: every frequency is divided by a factor of its own. The factors for longer
+    /// texts would turn the keys that a cache holds, so such texts are refused.
+    LongRope {
+        /// The divisors, one per frequency (`short_factor`).
+        divisors: Arc<[f32]>,
+        /// Context length of the pretraining, in tokens.
+        original_length: f64,
+        /// Factor of all cosines and sines.
+        attention: f64,
+    },
 }
 
 /// Factor of cosines and sines under YaRN unless a config names one: `0.1 · ln(factor) + 1`.
@@ -48,8 +58,13 @@ pub fn yarn_attention(factor: f64, scale: f64) -> f64 {
     if factor > 1.0 { 0.1 * scale * factor.ln() + 1.0 } else { 1.0 }
 }
 
+/// Factor of cosines and sines under LongRoPE unless a config names one: `√(1 + ln(factor) / ln(original length))`.
+pub fn long_attention(factor: f64, original_length: f64) -> f64 {
+    if factor > 1.0 { (1.0 + factor.ln() / original_length.ln()).sqrt() } else { 1.0 }
+}
+
 /// Rotary settings of a decoder.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
     /// Base of the frequencies: `θ^(-2i/r)`.
     pub theta: f64,
@@ -60,16 +75,30 @@ pub struct RopeConfig {
 }
 
 impl RopeConfig {
+    /// The settings for heads of which so many dimensions are rotated. LongRoPE's divisors are those of the frequencies
+    /// that a model rotates, so for other heads there is no scaling.
+    pub fn for_heads(&self, rotary_dim: usize) -> Self {
+        let scaling = match self.scaling {
+            RopeScaling::LongRope { .. } if rotary_dim != self.rotary_dim => RopeScaling::None,
+            _ => self.scaling.clone(),
+        };
+        Self { theta: self.theta, rotary_dim, scaling }
+    }
+
     /// The `r / 2` frequencies, in radians per position.
     pub fn frequencies(&self) -> Vec<f32> {
-        let plain = |i: usize| 1.0 / (self.theta as f32).powf(2.0 * i as f32 / self.rotary_dim as f32);
-        (0..self.rotary_dim / 2).map(|i| self.stretch(i, plain(i))).collect()
+        let wavelength = |i: usize| (self.theta as f32).powf(2.0 * i as f32 / self.rotary_dim as f32);
+        let stretched = |i: usize| match &self.scaling {
+            RopeScaling::LongRope { divisors, .. } => 1.0 / (divisors.get(i).unwrap_or(&1.0) * wavelength(i)),
+            _ => self.stretch(i, 1.0 / wavelength(i)),
+        };
+        (0..self.rotary_dim / 2).map(stretched).collect()
     }
 
     /// Factor of all cosines and sines.
     pub fn attention(&self) -> f32 {
         match self.scaling {
-            RopeScaling::Yarn { attention, .. } => attention as f32,
+            RopeScaling::Yarn { attention, .. } | RopeScaling::LongRope { attention, .. } => attention as f32,
             _ => 1.0,
         }
     }
@@ -82,7 +111,7 @@ impl RopeConfig {
 
     fn stretch(&self, i: usize, frequency: f32) -> f32 {
         match self.scaling {
-            RopeScaling::None => frequency,
+            RopeScaling::None | RopeScaling::LongRope { .. } => frequency,
             RopeScaling::Linear { factor } => frequency / factor as f32,
             RopeScaling::Llama3 { factor, low, high, original_length } => {
                 let wavelength = std::f64::consts::TAU / f64::from(frequency);

@@ -94,16 +94,16 @@ pub struct TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Reads `tokenizer_config.json` of a model folder; a missing file gives an empty config. Special tokens that it does
-    /// not name are those of `special_tokens_map.json`.
+    /// Reads `tokenizer_config.json` of a model folder; a missing file gives an empty config. As in transformers, the
+    /// special tokens of `special_tokens_map.json` replace those of a config without `added_tokens_decoder`.
     ///
     /// # Errors
     /// A file cannot be read or is not a JSON object.
     pub fn read(folder: &Path) -> Result<Self, TokenizerError> {
         let (path, mut keys) = read_object(folder, "tokenizer_config.json")?;
-        let (_, tokens) = read_object(folder, "special_tokens_map.json")?;
-        for (key, token) in tokens.into_iter().filter(|(key, _)| key.ends_with("_token")) {
-            keys.entry(key).or_insert(token);
+        if !keys.contains_key("added_tokens_decoder") {
+            let (_, tokens) = read_object(folder, "special_tokens_map.json")?;
+            keys.extend(tokens.into_iter().filter(|(key, _)| key.ends_with("_token")));
         }
         Ok(Self { path, keys })
     }

@@ -82,9 +82,10 @@ pub fn save(url: &str, out: &Path) -> Result<Value, Failure> {
 /// Fails early where no store can be written, or another file would be lost.
 fn check_output(out: &Path) -> Result<(), Failure> {
     files::check_output(out)?;
-    if out.exists() && !Store::is_one(out).map_err(|error| Failure::io(out, &error))? {
+    let is_empty = out.metadata().is_ok_and(|file| file.len() == 0);
+    if out.exists() && !is_empty && !Store::has_magic(out).map_err(|error| Failure::io(out, &error))? {
         let message = format!("{}: it is there already, and it is no store", out.display());
-        return Err(Failure::input(message).hint("the last name is that of the store to write"));
+        return Err(Failure::input(message).hint("the last argument is the file to write"));
     }
     Ok(())
 }

@@ -37,6 +37,8 @@ pub struct Reader {
     ids: HashMap<String, usize>,
     /// The line of the last record without an id, and how many names were tried for it.
     unnamed: (usize, usize),
+    /// Whether the records are an array of texts, as the first one tells.
+    of_texts: Option<bool>,
     done: bool,
 }
 
@@ -115,6 +117,7 @@ impl Reader {
             report: Report::new(path),
             ids: HashMap::new(),
             unnamed: (0, 0),
+            of_texts: None,
             done: false,
         }
     }
@@ -143,7 +146,7 @@ impl Reader {
     }
 
     /// The content of `chunk`, `None` if it is blank; leaves its `id` for the account of a failure.
-    fn draft(&self, chunk: &mut Chunk, id: &mut Option<String>) -> Result<Option<Draft>, Reason> {
+    fn draft(&mut self, chunk: &mut Chunk, id: &mut Option<String>) -> Result<Option<Draft>, Reason> {
         let bytes = std::mem::replace(&mut chunk.bytes, Ok(Vec::new()))?;
         if matches!(self.chunks, Chunks::Text(_)) {
             return record::plain(bytes);
@@ -151,7 +154,9 @@ impl Reader {
         if bytes.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let object = record::parse(&bytes, chunk)?;
+        let is_text = matches!(self.chunks, Chunks::Elements(_)) && bytes.trim_ascii_start().starts_with(b"\"");
+        let among_texts = *self.of_texts.get_or_insert(is_text);
+        let object = record::parse(&bytes, chunk, among_texts)?;
         *id = record::id_to_show(&object);
         let mut draft = record::convert(&object, &self.options)?;
         if !chunk.separated {

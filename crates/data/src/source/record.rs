@@ -61,13 +61,14 @@ pub(super) struct Draft {
     pub unknown: BTreeSet<String>,
 }
 
-/// The object that `bytes`, which stand at the place of `chunk`, hold; a text alone is a prompt.
-pub(super) fn parse(bytes: &[u8], chunk: &Chunk) -> Result<Object, Reason> {
+/// The object that `bytes`, which stand at the place of `chunk`, hold; among texts, a text is a prompt.
+pub(super) fn parse(bytes: &[u8], chunk: &Chunk, among_texts: bool) -> Result<Object, Reason> {
     let text = str::from_utf8(bytes).map_err(|error| Reason::InvalidUtf8 { at: error.valid_up_to() })?;
     match gorgon_runs::json::read(text.as_bytes()) {
         Ok(Value::Object(object)) => Ok(object),
-        // An array of prompts.
-        Ok(prompt @ Value::String(_)) => Ok(Map::from_iter([(Format::Prompt.keys()[0].to_owned(), prompt)])),
+        Ok(prompt @ Value::String(_)) if among_texts => {
+            Ok(Map::from_iter([(Format::Prompt.keys()[0].to_owned(), prompt)]))
+        }
         Ok(other) => Err(Reason::NotAnObject { found: type_of(&other) }),
         Err(error) => Err(syntax(&error, chunk)),
     }

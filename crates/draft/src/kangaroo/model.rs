@@ -143,8 +143,7 @@ fn attention_config(spec: &KangarooSpec, backbone: &ModelConfig) -> Result<Model
         return Err(format!("keys of width {} cannot be heads of size {head_dim}", spec.key_value_size));
     }
     let kv_heads = spec.key_value_size / head_dim;
-    let mut rope = base.rope;
-    rope.rotary_dim = head_dim;
+    let rope = base.rope.for_heads(head_dim);
     let config = ModelConfig::from_json(&LayerShape { heads, kv_heads, head_dim, rope, ..base }.document())?;
     Ok(ModelConfig { qkv_bias: spec.qkv_bias, ..config })
 }

@@ -41,7 +41,7 @@ impl LayerShape {
             vocab_size: backbone.vocab_size,
             max_positions: backbone.max_positions,
             norm_eps: backbone.norm_eps,
-            rope: RopeConfig { rotary_dim: backbone.head_dim, ..backbone.rope },
+            rope: backbone.rope.for_heads(backbone.head_dim),
         }
     }
 
@@ -86,7 +86,17 @@ impl LayerShape {
         });
         match self.rope.scaling {
             RopeScaling::None => {}
+            RopeScaling::LongRope { ref divisors, original_length, attention } => {
+                document["rope_scaling"] = json!({
+                    "type": "longrope", "rope_type": "longrope", "short_factor": divisors[..],
+                    "long_factor": divisors[..], "original_max_position_embeddings": original_length as u64,
+                    "attention_factor": attention
+                });
+            }
             RopeScaling::Linear { factor } => {
+                // Readers of the config multiply this length by the factor.
+                let length = (self.max_positions as f64 / factor.max(1.0)).round() as usize;
+                document["max_position_embeddings"] = length.into();
                 document["rope_scaling"] = json!({"type": "linear", "rope_type": "linear", "factor": factor});
             }
             RopeScaling::Llama3 { factor, low, high, original_length } => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file.
-    #[error("{}: {}", .path.display(), said(.source))]
+    #[error("{}: {}", .path.display(), describe(.source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum StoreError {
 }
 
 /// Why a file cannot be read or written.
-fn said(error: &io::Error) -> String {
+fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such store (gorgon store build writes one)".into(),
         _ => error.to_string(),

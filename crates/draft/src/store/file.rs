@@ -144,7 +144,7 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn is_one(path: &Path) -> std::io::Result<bool> {
+    pub fn has_magic(path: &Path) -> std::io::Result<bool> {
         let mut start = Vec::with_capacity(MAGIC.len());
         file::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
         Ok(start == MAGIC)

@@ -3,9 +3,12 @@
 use super::defaults::Defaults;
 use super::fields::{Fields, brief, quoted};
 use super::{Architecture, Experts};
-use crate::rope::{RopeConfig, RopeScaling, yarn_attention};
+use crate::rope::{RopeConfig, RopeScaling, long_attention, yarn_attention};
 use gorgon_kernels::activation::Activation;
 use serde_json::Value;
+
+/// Phi 3's original context where a config does not name it.
+const PHI_3_LENGTH: f64 = 4096.0;
 
 /// The longest context that a config may ask for.
 pub(super) const MAX_POSITIONS: usize = 1 << 30;
@@ -127,7 +130,8 @@ pub(super) fn rope(
         Some(other) => Err(format!("{key} is {}; an object is expected", brief(other))),
     };
     let (older, newer) = (object("rope_scaling")?, object("rope_parameters")?);
-    // Both are there where somebody added scaling to a config of the newer form: what was added counts.
+    // Both are there where somebody added scaling to a config of the newer form: what was added counts. transformers
+    // forgets the other one's base; the model was trained with it, so it stays here.
     let theta = |of: &Option<(&str, Fields)>| of.as_ref().map_or(Ok(None), |(_, fields)| fields.number("rope_theta"));
     let theta = theta(&older)?.or(theta(&newer)?);
     let given = older.filter(|(_, fields)| !fields.0.is_empty()).or(newer);
@@ -147,23 +151,56 @@ pub(super) fn rope(
         let what = "gives no even number of dimensions";
         return Err(format!("partial_rotary_factor {factor} of head_dim {head_dim} {what}"));
     }
-    Ok(RopeConfig { theta, rotary_dim, scaling: scaling(f, key, &nested, positions)? })
+    let kind = nested.text("rope_type")?.or(nested.text("type")?).unwrap_or("default");
+    // Phi 3 had two other names for it.
+    let is_long = kind == "longrope" || (architecture == Architecture::Phi3 && ["su", "yarn"].contains(&kind));
+    let scaling = match is_long {
+        true => long(f, architecture, (key, &nested), (positions, rotary_dim / 2))?,
+        false => scaling(f, key, &nested, (kind, positions))?,
+    };
+    Ok(RopeConfig { theta, rotary_dim, scaling })
 }
 
-/// How many positions a model has: linear scaling and YaRN multiply those that it was trained on.
+/// LongRoPE, with the factors for texts within the original context.
+fn long(
+    f: &Fields,
+    architecture: Architecture,
+    (key, nested): (&str, &Fields),
+    (positions, frequencies): (usize, usize),
+) -> Result<RopeScaling, String> {
+    // Phi 3 has a default, which counts before the nested key.
+    let known = match architecture {
+        Architecture::Phi3 if f.get("original_max_position_embeddings").is_none() => Some(PHI_3_LENGTH),
+        _ => original_length(f, key, nested)?,
+    };
+    let original_length = known.unwrap_or(positions as f64);
+    let value = nested.get("short_factor").ok_or_else(|| format!("{key}.short_factor is missing"))?;
+    let one = |value: &Value| value.as_f64().filter(|v| (1e-6..=1e12).contains(v)).map(|v| v as f32);
+    let divisors: Option<Vec<f32>> = value.as_array().and_then(|list| list.iter().map(one).collect());
+    let Some(divisors) = divisors.filter(|divisors| divisors.len() == frequencies) else {
+        return Err(format!("{key}.short_factor is {}; {frequencies} positive numbers are expected", brief(value)));
+    };
+    let factor = nested.number("factor")?.unwrap_or(positions as f64 / original_length);
+    let attention = nested.number("attention_factor")?.unwrap_or(long_attention(factor, original_length));
+    let attention = within(key, "attention_factor", Some(attention))?;
+    Ok(RopeScaling::LongRope { divisors: divisors.into(), original_length, attention })
+}
+
+/// How many positions a model has: linear scaling and YaRN multiply those that it was trained on. LongRoPE is read within
+/// the original context.
 pub(super) fn positions(given: usize, scaling: &RopeScaling) -> usize {
     let scaled = match *scaling {
         RopeScaling::Linear { factor } => given as f64 * factor,
         RopeScaling::Yarn { factor, original_length, .. } => original_length * factor,
         RopeScaling::None | RopeScaling::Llama3 { .. } => return given,
+        RopeScaling::LongRope { original_length, .. } => return given.min((original_length as usize).max(1)),
     };
     given.max((scaled.round() as usize).min(MAX_POSITIONS))
 }
 
-fn scaling(f: &Fields, key: &str, nested: &Fields, positions: usize) -> Result<RopeScaling, String> {
+fn scaling(f: &Fields, key: &str, nested: &Fields, (kind, positions): (&str, usize)) -> Result<RopeScaling, String> {
     let positive = |name: &str| within(key, name, nested.number(name)?);
-    let kind = nested.text("rope_type")?.or(nested.text("type")?);
-    match kind.unwrap_or("default") {
+    match kind {
         "default" => Ok(RopeScaling::None),
         "linear" => Ok(RopeScaling::Linear { factor: positive("factor")? }),
         "llama3" => {
@@ -176,7 +213,8 @@ fn scaling(f: &Fields, key: &str, nested: &Fields, positions: usize) -> Result<R
         }
         "yarn" => yarn(f, key, nested, positions),
         other => {
-            Err(format!("{key}: type {} is not supported; supported: default, linear, llama3, yarn", quoted(other)))
+            let supported = "default, linear, llama3, yarn, longrope";
+            Err(format!("{key}: type {} is not supported; supported: {supported}", quoted(other)))
         }
     }
 }

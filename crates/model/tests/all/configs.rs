@@ -12,10 +12,14 @@ fn config(model_type: &str) -> Value {
     })
 }
 
-fn with(model_type: &str, more: Value) -> ModelConfig {
+fn config_with(model_type: &str, more: &Value) -> Value {
     let mut config = config(model_type);
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    ModelConfig::from_json(&config).unwrap()
+    config
+}
+
+fn with(model_type: &str, more: Value) -> ModelConfig {
+    ModelConfig::from_json(&config_with(model_type, &more)).unwrap()
 }
 
 #[test]
@@ -68,7 +72,8 @@ fn old_and_new_spellings_mean_the_same() {
     assert_eq!(with("llama", json!({"eos_token_id": 3})).eos_tokens, [3]);
 }
 
-/// The rules of transformers 5.23 for keys that are given twice or left out.
+/// The rules of transformers 5.23 for keys that are given twice or left out; the base of the frequencies apart, which it
+/// forgets where both objects are there.
 #[test]
 fn rope_scaling_beside_other_keys() {
     let linear = json!({"rope_type": "linear", "factor": 4.0});
@@ -186,6 +191,37 @@ fn yarn_is_that_of_transformers() {
     let length = table.at(2).0[0].hypot(table.at(2).1[0]);
     assert!((length - 1.138_629_4).abs() < 1e-6, "{length}");
     assert_eq!(yarn_attention(1.0, 1.0), 1.0);
+}
+
+/// Values of transformers 5.23 (`_compute_longrope_parameters`) for texts within the original context.
+#[test]
+fn long_rope_is_that_of_transformers() {
+    let short = [1.0, 1.05, 1.1, 1.5, 2.0, 2.5, 3.0, 4.25];
+    let scaling = json!({"type": "su", "short_factor": short, "long_factor": vec![1.0; 8]});
+    let mut more = json!({"num_attention_heads": 4, "max_position_embeddings": 512, "rope_scaling": scaling});
+    more["original_max_position_embeddings"] = json!(64);
+    let config = with("phi3", more.clone());
+    let wanted = [1.0, 0.301_169_3, 0.090_909_09, 0.021_081_85, 0.005, 0.001_264_911, 3.333_333e-4, 7.440_653e-5];
+    for (found, want) in config.rope.frequencies().iter().zip(wanted) {
+        assert!((found - want).abs() < 2e-6 * want, "{found} and {want}");
+    }
+    assert!((config.rope.attention() - 1.224_744_9).abs() < 1e-6);
+    assert_eq!(config.max_positions, 64);
+    let nested = json!({"original_max_position_embeddings": 64, "type": "longrope", "short_factor": short});
+    let unnamed = json!({"num_attention_heads": 4, "max_position_embeddings": 131_072, "rope_scaling": nested});
+    let unnamed = with("phi3", unnamed);
+    assert_eq!(unnamed.max_positions, 4096);
+    assert!((f64::from(unnamed.rope.attention()) - (1.0 + 32f64.ln() / 4096f64.ln()).sqrt()).abs() < 1e-6);
+    let refused = |key: &str, value: Value| {
+        let mut config = config_with("phi3", &more);
+        config["rope_scaling"][key] = value;
+        let error = ModelConfig::from_json(&config).unwrap_err();
+        assert!(error.contains(key), "{error}");
+    };
+    refused("short_factor", json!([1.0]));
+    refused("short_factor", json!([1, 1, 1, 1, 1, 1, 1, 0]));
+    refused("short_factor", Value::Null);
+    refused("attention_factor", json!(-1));
 }
 
 const TRUNCATED: [f32; 16] = [

@@ -158,7 +158,7 @@ fn add_tests(env: &mut Environment<'_>, budget: &Arc<Budget>) {
             test.call(state, &args).map(|result| result.is_true())
         });
     }
-    // Python iterates over no none; the engine does.
+    // In Python `None` is not iterable; in minijinja it is.
     env.add_test("iterable", |value: &Value| !value.is_none() && tests::is_iterable(value));
 }
 

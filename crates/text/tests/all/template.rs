@@ -188,18 +188,24 @@ fn none_is_no_list_and_newlines_are_one_character() {
     assert_renders("a\r\nb\rc\r\n", "a\nb\nc");
 }
 
+/// As in transformers: the map counts unless the config says what its added tokens are.
 #[test]
 fn special_tokens_come_from_either_file() {
     let folder = tempfile::tempdir().unwrap();
-    let config = json!({"chat_template": "{{ bos_token }}{{ eos_token }}{{ image_token }}", "image_token": "<i>", "eos_token": "</s>"});
-    write(folder.path(), "tokenizer_config.json", &config.to_string());
+    let rendered = |config: &Value| {
+        write(folder.path(), "tokenizer_config.json", &config.to_string());
+        ChatTemplate::load(folder.path()).and_then(|template| template.render(&[], &Render::default()))
+    };
+    let mut config = json!({"chat_template": "{{ bos_token }}{{ eos_token }}{{ image_token }}", "image_token": "<i>"});
+    config["eos_token"] = json!("</s>");
     let map = json!({"bos_token": {"content": "<s>"}, "eos_token": "<other>", "additional_special_tokens": ["x"]});
     write(folder.path(), "special_tokens_map.json", &map.to_string());
-    let template = ChatTemplate::load(folder.path()).unwrap();
-    assert_eq!(template.render(&[], &Render::default()).unwrap(), "<s></s><i>");
+    assert_eq!(rendered(&config).unwrap(), "<s><other><i>");
     write(folder.path(), "special_tokens_map.json", "[]");
-    let error = ChatTemplate::load(folder.path()).unwrap_err().to_string();
+    let error = rendered(&config).unwrap_err().to_string();
     assert!(error.contains("special_tokens_map.json"), "{error}");
+    config["added_tokens_decoder"] = json!({});
+    assert_eq!(rendered(&config).unwrap(), "</s><i>");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use gorgon_runs::provenance::hash_file;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The journal of answers in the output folder.
@@ -163,9 +164,13 @@ impl Job {
                 let changed = difference(&known, &self.identity()?);
                 changed.map_or(Ok(true), |difference| Err(begun_otherwise(folder, &difference)))
             }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::io(&path, &error)),
             Err(_) => match [JOURNAL, CONFIG, REPORT].iter().find(|file| folder.join(file).exists()) {
                 Some(file) => {
-                    let message = format!("{}: {file} is there, but not of a data set of gorgon's", folder.display());
+                    let message = format!(
+                        "{}: {file} is there without {IDENTITY}, so it may be somebody else's",
+                        folder.display()
+                    );
                     Err(Failure::input(message).hint("name another folder with out=…"))
                 }
                 None => Ok(false),

@@ -93,8 +93,8 @@ fn launch(
     if !only_features {
         check_feature_format(config)?;
     }
-    resume.map_or(Ok(()), |resume| check_place(config, resume.run))?;
     let changes = fitting::changes(resume, config)?;
+    resume.map_or(Ok(()), |resume| check_place(config, resume.run))?;
     if !dry_run && !only_features {
         files::check_writable(resume.map_or(&config.runs, |resume| resume.run))?;
     }

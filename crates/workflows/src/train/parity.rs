@@ -72,6 +72,10 @@ fn append(run: &RunDir, record: &Value) -> Result<(), Failure> {
 
 /// Acceptance lengths of a checkpoint as they were recorded, or as they are now where the settings were others.
 fn trained<F: OnBackbone>(objective: &F, run: &RunDir, best: u64, settings: &Settings) -> Result<Value, Failure> {
+    let mut held_out = objective.data().held_out.iter();
+    if held_out.all(|row| objective.positions(&row.example).is_empty()) {
+        return Ok(Value::Null);
+    }
     let records = metrics::read(&run.metrics())?;
     let recorded = fitting::evaluation(&records, best);
     let measured = match recorded.and_then(Value::as_object).filter(|_| is_current(&records, best)) {

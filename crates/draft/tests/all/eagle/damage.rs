@@ -30,8 +30,8 @@ fn damaged_folders_are_refused_in_a_line() {
     refused(|_, config| config["num_attention_heads"] = json!("four"), &["num_attention_heads"]);
     refused(|_, config| config["rms_norm_eps"] = json!(-3), &["rms_norm_eps", "-3"]);
     refused(|_, config| config["rope_theta"] = json!(0), &["rope_theta"]);
-    refused(|_, config| config["rope_scaling"] = json!({"rope_type": "longrope"}), &["longrope"]);
-    refused(|_, config| config["rope_scaling"] = json!({"rope_type": "yarn"}), &["original_max_position_embeddings"]);
+    refused(|_, config| config["rope_scaling"] = json!({"rope_type": "longrope"}), &["short_factor"]);
+    refused(|_, config| config["rope_scaling"] = json!({"rope_type": "yarn"}), &["factor"]);
     refused(|_, config| config["bias"] = json!(true), &["fc.bias"]);
     refused(|_, config| config["num_hidden_layers"] = json!(2), &["num_hidden_layers"]);
     refused(|_, config| *config = json!([1]), &["config.json"]);
