@@ -115,7 +115,7 @@ struct Compiled {
 
 impl Compiled {
     fn start((path, source): Source, limits: Limits) -> Result<Self, TemplateError> {
-        // As Jinja reads them.
+        // Jinja reads every line end as a line feed.
         let source = generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
         if source.len() > limits.template_bytes {
             let reason = format!("longer than {} bytes", limits.template_bytes);

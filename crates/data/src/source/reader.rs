@@ -37,7 +37,7 @@ pub struct Reader {
     ids: HashMap<String, usize>,
     /// The line of the last record without an id, and how many names were tried for it.
     unnamed: (usize, usize),
-    /// Whether the records are an array of texts, as the first one tells.
+    /// Whether the file is an array of texts: its first record is a text. `None` before that is read.
     of_texts: Option<bool>,
     done: bool,
 }

@@ -153,7 +153,7 @@ fn the_template_comes_from_the_folder() {
     assert_one_line(&error);
 }
 
-/// As in transformers: the template for tools is taken where tools are given, be it named or a file.
+/// Conversations with tools take the template `tool_use`, from the config or from its own file, as in transformers.
 #[test]
 fn tools_may_have_a_template_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn none_is_no_list_and_newlines_are_one_character() {
     assert_renders("a\r\nb\rc\r\n", "a\nb\nc");
 }
 
-/// As in transformers: the map counts unless the config says what its added tokens are.
+/// `special_tokens_map.json` is read only if the config has no `added_tokens_decoder`, as in transformers.
 #[test]
 fn special_tokens_come_from_either_file() {
     let folder = tempfile::tempdir().unwrap();
