@@ -20,7 +20,7 @@ use gorgon_draft::handover::{self, HandoverDrafter, StepRatios};
 use gorgon_draft::hydra::{HydraConfig, HydraDrafter, HydraModel, HydraShape};
 use gorgon_draft::kangaroo::{KangarooConfig, KangarooDrafter, KangarooModel, KangarooShape};
 use gorgon_draft::layer::LayerShape;
-use gorgon_draft::measured::{self, MeasuredDrafter};
+use gorgon_draft::measured::MeasuredDrafter;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_draft::method::TrainingFreeMethod;
 use gorgon_draft::mtp::{MtpConfig, MtpDrafter, MtpModel, MtpShape};
@@ -200,7 +200,7 @@ fn training_free() -> [(&'static str, Box<dyn Drafter>); 5] {
     [
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("suffix", suffix(1)),
-        ("auto", Box::new(MeasuredDrafter::new(measured::ways().unwrap()))),
+        ("auto", Box::new(MeasuredDrafter::default())),
         ("recycle", Box::new(RecycleDrafter::new(8))),
         ("partial", Partial::parse("16,4").unwrap().drafter()),
     ]

@@ -315,7 +315,7 @@ impl Drafters {
         match self {
             Self::None => Box::new(NoDrafter),
             // Trees of fixed sizes have no error.
-            Self::Measured => Box::new(MeasuredDrafter::new(measured::ways().unwrap_or_default())),
+            Self::Measured => Box::new(MeasuredDrafter::default()),
             Self::TrainingFree(method, sampling) => method.drafter_for(*sampling),
             Self::DraftModel(model, sampling) => Box::new(DraftModelDrafter::new(model.clone(), *sampling)),
             Self::Composed(drafter) => drafter(),

@@ -59,3 +59,4 @@ mod toy;
 pub mod trace;
 pub mod training_free;
 mod uncommitted;
+mod watched;

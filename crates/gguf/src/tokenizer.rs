@@ -142,7 +142,13 @@ pub fn settings(gguf: &Gguf) -> Result<Value, String> {
         }
     }
     if let Some(template) = gguf.metadata.text("tokenizer.chat_template")? {
-        settings["chat_template"] = template.into();
+        settings["chat_template"] = match gguf.metadata.text("tokenizer.chat_template.tool_use")? {
+            None => template.into(),
+            Some(with_tools) => json!([
+                {"name": "default", "template": template},
+                {"name": "tool_use", "template": with_tools},
+            ]),
+        };
     }
     Ok(settings)
 }

@@ -30,6 +30,7 @@ pub use url::is_loopback;
 
 use cache::{CONFIG, Cache, Holds, INDEX, WEIGHTS};
 use download::Download;
+use gorgon_runs::file::TEXT_FILES;
 use network::Client;
 use repo::is_plain;
 use std::collections::BTreeSet;
@@ -114,23 +115,14 @@ fn bring(
     Ok(download.cache.snapshot(&listing.commit))
 }
 
-/// Small files that are taken where they exist.
-const SMALL: [&str; 6] = [
-    CONFIG,
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "special_tokens_map.json",
-];
-
 /// The files that make up a model: whole weights before sharded ones, as other loaders prefer them.
 fn choose(download: &Download<'_>, holds: Holds, listed: &BTreeSet<String>) -> Result<Vec<String>, HubError> {
     let unusable = |reason: String| HubError::Unusable { repo: download.repo.clone(), reason };
-    let mut files: Vec<String> = SMALL.iter().filter(|f| listed.contains(**f)).map(|f| (*f).into()).collect();
     if !listed.contains(CONFIG) {
         return Err(unusable(format!("the repository has no {CONFIG}")));
     }
+    let small = [CONFIG].into_iter().chain(TEXT_FILES).filter(|file| listed.contains(*file));
+    let mut files: Vec<String> = small.map(Into::into).collect();
     if listed.contains(WEIGHTS) {
         files.push(WEIGHTS.into());
     } else if listed.contains(INDEX) {

@@ -5,7 +5,7 @@ mod hub_server;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gorgon_hub::{HubError, HubOptions, Repo, fetch, heads, resolve};
+use gorgon_hub::{HubError, HubOptions, Repo, fetch, resolve};
 use hub_server::{COMMIT, Server, options};
 
 const CONFIG: &[u8] = b"{\"model_type\": \"llama\"}";
@@ -116,34 +116,6 @@ fn shards_are_those_of_the_index() {
     server.behaviour().files.remove("model-00002-of-00002.safetensors");
     server.behaviour().commit = "e".repeat(40);
     assert_says(&fetch(&repo(), &options, &mut |_| {}).unwrap_err(), &["model-00002-of-00002.safetensors"]);
-}
-
-#[test]
-fn heads_have_names_of_their_own() {
-    let server = Server::start(&[("config.json", CONFIG), ("medusa_lm_head.safetensors", b"heads")]);
-    let (_folder, options) = options(&server.endpoint);
-    let folder = quiet("owner/name", &options).unwrap();
-    assert!(folder.join("medusa_lm_head.safetensors").is_file());
-
-    server.behaviour().statuses = vec![(String::new(), 500, 99)];
-    assert_eq!(quiet("owner/name", &options).unwrap(), folder, "without a tokenizer the hub is asked, but not needed");
-}
-
-#[test]
-fn heads_may_be_a_pytorch_file() {
-    let server = Server::start(&[("config.json", CONFIG), ("pytorch_model.bin", b"heads"), ("training.md", b"")]);
-    let (_folder, options) = options(&server.endpoint);
-    assert_says(&quiet("owner/name", &options).unwrap_err(), &["pytorch_model.bin", ".safetensors"]);
-    let folder = heads(&repo(), &options, &mut |_| {}).unwrap();
-    assert!(folder.join("pytorch_model.bin").is_file() && !folder.join("training.md").exists());
-
-    server.behaviour().statuses = vec![(String::new(), 500, 99)];
-    assert_eq!(heads(&repo(), &options, &mut |_| {}).unwrap(), folder, "heads in the cache need no hub");
-
-    let server = Server::start(&[("config.json", CONFIG), ("a.safetensors", b"heads"), ("pytorch_model.bin", b"")]);
-    let (_folder, options) = self::options(&server.endpoint);
-    let folder = heads(&repo(), &options, &mut |_| {}).unwrap();
-    assert!(folder.join("a.safetensors").is_file() && !folder.join("pytorch_model.bin").exists());
 }
 
 #[test]

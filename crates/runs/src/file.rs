@@ -4,6 +4,20 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
+/// Files beside a model's weights and config that its text depends on. Some of them lie in a folder.
+pub const TEXT_FILES: [&str; 6] = [
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "additional_chat_templates/tool_use.jinja",
+];
+
+/// Files of tokenizers that other programs read.
+pub const OTHER_TEXT_FILES: [&str; 5] =
+    ["chat_template.json", "added_tokens.json", "tokenizer.model", "vocab.json", "merges.txt"];
+
 /// Opens an ordinary file. Opening a pipe would wait for a writer, and a device may never end.
 ///
 /// # Errors

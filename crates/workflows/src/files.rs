@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::settings::Settings;
 use gorgon_model::weights::Checkpoint;
+use gorgon_runs::file::{OTHER_TEXT_FILES, TEXT_FILES};
 use gorgon_runs::provenance::{hash_bytes, hash_folder_weights};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -50,29 +51,20 @@ pub fn store_rows(path: Option<&Path>, rows: &Value, settings: &Settings) -> Res
 /// Longest file of a tokenizer that is read.
 const MAX_TOKENIZER_BYTES: u64 = 512 << 20;
 
-/// The files of a tokenizer, as far as there are.
-const TOKENIZER_FILES: &[&str] = &[
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "generation_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "added_tokens.json",
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-];
-
 /// Copies the files of a tokenizer from one model's folder to another's.
 ///
 /// # Errors
 /// When one cannot be read or written.
 pub fn copy_tokenizer(from: &Path, out: &Path) -> Result<(), Failure> {
-    for name in TOKENIZER_FILES {
+    for name in TEXT_FILES.into_iter().chain(OTHER_TEXT_FILES) {
         let failed = |error: std::io::Error| Failure::run(format!("{}: {error}", from.join(name).display()));
         match gorgon_gguf::read(from, name, MAX_TOKENIZER_BYTES) {
-            Ok(bytes) => write(&out.join(name), &bytes)?,
+            Ok(bytes) => {
+                let to = out.join(name);
+                let folder = to.parent().unwrap_or(out);
+                std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, &error))?;
+                write(&to, &bytes)?;
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
         }
@@ -100,14 +92,14 @@ pub fn weights_hash(model: &Path) -> Result<String, Failure> {
     Ok(hash_folder_weights(&files)?)
 }
 
-/// SHA-256 of the files beside a model's weights that its text depends on, by name: sizes, end tokens, chat template.
+/// SHA-256 of the files beside a model's weights that its text depends on, by name: sizes, end tokens, chat templates.
+/// The tokenizer has a hash of its own ([`tokenizer_hash`]).
 ///
 /// # Errors
 /// When one cannot be read.
 pub fn description_hashes(model: &Path) -> Result<BTreeMap<String, String>, Failure> {
-    const NAMES: [&str; 4] = ["config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja"];
     let mut hashes = BTreeMap::new();
-    for name in NAMES {
+    for name in ["config.json"].into_iter().chain(TEXT_FILES).filter(|name| *name != "tokenizer.json") {
         match gorgon_gguf::read(model, name, MAX_TOKENIZER_BYTES) {
             Ok(bytes) => drop(hashes.insert(name.to_owned(), hash_bytes(&bytes))),
             Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -9,6 +9,7 @@ use crate::{absent, files, hub_id, load};
 use gorgon_core::suggest::did_you_mean;
 use gorgon_data::config::DistillConfig;
 use gorgon_data::render::Renderer;
+use gorgon_data::source;
 use gorgon_model::config::ModelConfig;
 use gorgon_runs::visible;
 use gorgon_train::config::TrainConfig;
@@ -62,6 +63,8 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
     let named = prompts.to_string_lossy();
     if !named.starts_with("hf://") {
         absent::check(prompts, "file")?;
+        let options = source::Options { limit: Some(1), tools: true, ..source::Options::default() };
+        source::read(prompts, &options)?;
     }
     let folder = load::decoder_only(model, "init", settings)?;
     let texts = texts(options, &folder, &paths)?;

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::settings::Settings;
+use crate::units::of;
 use crate::{absent, load};
 use gorgon_bench::measure::BenchPrompt;
 use gorgon_core::Token;
@@ -254,7 +255,7 @@ pub fn load<'a>(
     }
     if long > 0 {
         let room = format!("no room for {new_tokens} new tokens in {context}");
-        settings.console.say(format!("warning: {long} prompts leave {room}: skipped"));
+        settings.console.say(format!("warning: {} skipped: {room}", of(long, "prompt")));
     }
     if openings.is_empty() {
         return Err(Failure::input(format!("{}: no prompt fits the model's context", path.display())));

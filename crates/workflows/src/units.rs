@@ -22,6 +22,12 @@ pub fn count(n: u128) -> String {
     }
 }
 
+/// A number of things: `1 prompt`, `2 prompts`.
+pub fn of(n: usize, thing: &str) -> String {
+    let end = if n == 1 { "" } else { "s" };
+    format!("{n} {thing}{end}")
+}
+
 /// A time.
 pub fn duration(seconds: f64) -> String {
     let s = seconds.max(0.0).round() as u64;

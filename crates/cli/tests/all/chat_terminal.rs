@@ -59,7 +59,7 @@ impl Chat {
     fn messages(&mut self) -> Vec<String> {
         let file = self.folder.path().join("talk.json");
         self.keys(&format!("/save {}\r", file.display()));
-        self.waits_for("answers written");
+        self.waits_for(" written");
         self.waits_for("> ");
         let saved: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         saved["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap().to_owned()).collect()

@@ -7,6 +7,8 @@ use gorgon_gguf::kind::Kind;
 use gorgon_gguf::write::Draft;
 use gorgon_gguf::{Array, Value};
 use gorgon_model::weights::Checkpoint;
+use gorgon_text::template::{ChatTemplate, Render};
+use gorgon_text::variables::Variables;
 use serde_json::Value as Json;
 use std::path::{Path, PathBuf};
 
@@ -116,6 +118,19 @@ fn the_files_chat_template_is_used() {
     };
     // The template's beginning is that which the tokenizer puts before a plain text.
     assert_eq!(answer("hi", &[]), answer("[hi]", &["--raw"]));
+}
+
+/// Files name the template for conversations with tools beside the usual one, as llama.cpp writes them.
+#[test]
+fn the_files_template_for_tools_is_used() {
+    let (model, dir) = (Model::new(), tempfile::tempdir().unwrap());
+    let text = |text: &str| Value::Text(text.into());
+    let draft = file(&model).value("tokenizer.chat_template", text("usual"));
+    let path = written(&draft.value("tokenizer.chat_template.tool_use", text("with tools")), dir.path());
+    let template = ChatTemplate::load(path.parent().unwrap()).unwrap();
+    let tools = serde_json::json!({"tools": []}).as_object().unwrap().clone();
+    let render = |variables| template.render(&[], &Render { variables, ..Render::default() }).unwrap();
+    assert_eq!((render(Variables::new()), render(tools)), ("usual".into(), "with tools".into()));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::gorgon;
 
 use chain::{Job, backbone, finished, start};
 use gorgon::{json, refused, stdout};
+use std::path::Path;
 
 #[test]
 fn written_configs_are_explained_and_run() {
@@ -39,6 +40,16 @@ fn written_configs_are_explained_and_run() {
         assert_eq!(document["files"].as_array().unwrap().len(), 2);
         assert_eq!(document["commands"].as_array().unwrap().len(), 5);
     }
+}
+
+/// Prompts that `distill` would refuse are refused before anything is written.
+#[test]
+fn prompts_without_a_conversation_are_refused() {
+    let job = Job::new();
+    let (prompts, dir) = (job.text("empty.jsonl"), job.text("configs"));
+    job.write("empty.jsonl", "\n");
+    refused(&["init", backbone().to_str().unwrap(), &prompts, "--dir", &dir], &["empty.jsonl"]);
+    assert!(!Path::new(&dir).exists());
 }
 
 /// Printed commands can be typed, and name the model that the heads were fitted with.

@@ -18,14 +18,12 @@
 //! that draw at random a seed stands for another text of the same distribution each time. Means outlive a text.
 
 use super::timed::{OtherCosts, WEIGHT};
-use super::watched::{Watched, cut, order};
 use crate::measured::{Clock, StepCosts};
+use crate::watched::{CLASSES, Watched, class, cut, order};
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;
 use gorgon_core::tree::DraftTree;
 
-/// Classes of matches: the last has those of 32 tokens and more.
-const CLASSES: usize = 6;
 /// Nodes of the first drafter's trees that are measured, the root included.
 const SIZES: [usize; 4] = [4, 8, 16, LARGEST];
 /// Nodes of the first drafter's largest tree.
@@ -165,9 +163,4 @@ impl Gains {
             }
         }
     }
-}
-
-/// The class of a match of one token or more.
-fn class(matched: usize) -> usize {
-    (matched.max(1).ilog2() as usize).min(CLASSES - 1)
 }

@@ -11,18 +11,17 @@
 
 mod gains;
 mod timed;
-mod watched;
 
 use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::measured::Clock;
 use crate::trace::Trace;
+use crate::watched::{cut, order};
 use gains::Gains;
 use gorgon_core::Token;
 use gorgon_core::tree::{OwnError, OwnTree, TreeBuilder};
 use gorgon_model::target::Target;
 use std::time::Instant;
-use watched::{cut, order};
 
 pub use gains::{LARGEST, StepRatios};
 

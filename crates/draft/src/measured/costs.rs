@@ -2,47 +2,78 @@
 
 use gorgon_core::mean_speed::MeanSpeed;
 
-/// Plain steps that one more row costs, at least, beyond the sizes that were measured.
+/// Steps with a number of rows that are timed before their mean counts.
+const TIMED: u32 = 3;
+
+/// Plain steps that one more row is taken to cost before any drafted step was measured.
 const ROW: f64 = 0.2;
 /// A step that took more than so many times the mean of its size counts as that: the machine did something else.
 const LONGEST: f64 = 3.0;
+
+/// Steps with a number of rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    mean: MeanSpeed,
+    /// False until a step was timed: the first one is slow, as it touches memory for the first time.
+    is_warm: bool,
+}
 
 /// `T(n)`: mean time of steps with `n` rows, drafting included.
 #[derive(Clone, Debug, Default)]
 pub struct StepCosts {
     /// Number of rows less one.
-    by_rows: Vec<MeanSpeed>,
+    by_rows: Vec<Cost>,
+    /// Steps that a mean counts from.
+    least: u32,
 }
 
 impl StepCosts {
     /// Of known times: rows and seconds.
     pub fn known(times: impl IntoIterator<Item = (usize, f64)>) -> Self {
-        let mut costs = Self::default();
+        let mut costs = Self { by_rows: vec![], least: 1 };
         for (rows, seconds) in times.into_iter().filter(|&(rows, _)| rows > 0) {
-            costs.add(rows, seconds);
+            let cost = costs.of(rows);
+            cost.is_warm = true;
+            cost.mean.add(seconds, 1.0);
         }
         costs
     }
 
+    /// Of steps that are yet to be timed.
+    pub fn timed() -> Self {
+        Self { by_rows: vec![], least: TIMED }
+    }
+
+    fn of(&mut self, rows: usize) -> &mut Cost {
+        if self.by_rows.len() < rows {
+            self.by_rows.resize(rows, Cost::default());
+        }
+        &mut self.by_rows[rows - 1]
+    }
+
     /// Notes a step. Returns the seconds that it counts for.
     pub fn add(&mut self, rows: usize, seconds: f64) -> f64 {
-        if self.by_rows.len() < rows {
-            self.by_rows.resize(rows, MeanSpeed::default());
+        let cost = self.of(rows);
+        let seconds = if cost.mean.steps() > 0 { seconds.min(LONGEST * cost.mean.seconds()) } else { seconds };
+        if std::mem::replace(&mut cost.is_warm, true) {
+            cost.mean.add(seconds, 1.0);
         }
-        let mean = &mut self.by_rows[rows - 1];
-        let seconds = if mean.steps() > 0 { seconds.min(LONGEST * mean.seconds()) } else { seconds };
-        mean.add(seconds, 1.0);
         seconds
     }
 
-    /// Plain steps that were noted.
-    pub fn plain_steps(&self) -> u32 {
-        self.by_rows.first().map_or(0, MeanSpeed::steps)
+    /// Forgets the means of drafted steps: what was measured in a bad moment does not stay.
+    pub fn forget_drafted(&mut self) {
+        self.by_rows.iter_mut().skip(1).for_each(|cost| cost.mean = MeanSpeed::default());
+    }
+
+    /// Whether the mean of plain steps counts.
+    pub fn knows_plain(&self) -> bool {
+        self.by_rows.first().is_some_and(|cost| cost.mean.steps() >= self.least)
     }
 
     /// `T(1)` in seconds; 0 before the first plain step.
     pub fn plain(&self) -> f64 {
-        self.by_rows.first().map_or(0.0, MeanSpeed::seconds)
+        self.by_rows.first().map_or(0.0, |cost| cost.mean.seconds())
     }
 
     /// Rows of the largest steps that were noted.
@@ -53,8 +84,9 @@ impl StepCosts {
     /// `T(n) / T(1)`, at least 1: linear between the sizes that were measured and beyond them.
     pub fn ratio(&self, rows: usize) -> f64 {
         let plain = self.plain();
-        let at = |index: usize| self.by_rows.get(index).filter(|mean| mean.steps() > 0).map(MeanSpeed::seconds);
-        let known = |index: usize| Some((index, at(index)? / plain));
+        let least = self.least.max(1);
+        let mean = |index: usize| self.by_rows.get(index).map(|cost| cost.mean).filter(|mean| mean.steps() >= least);
+        let known = |index: usize| Some((index, mean(index)?.seconds() / plain));
         if plain <= 0.0 || rows < 2 {
             return 1.0;
         }
@@ -63,7 +95,8 @@ impl StepCosts {
         let (from, low) = below;
         let ratio = match above {
             Some((to, high)) if to > from => low + (high - low) * (rows - 1 - from) as f64 / (to - from) as f64,
-            _ => low + f64::max(ROW, (low - 1.0) / from.max(1) as f64) * (rows - 1 - from) as f64,
+            _ if from > 0 => low + (low - 1.0) / from as f64 * (rows - 1 - from) as f64,
+            _ => low + ROW * (rows - 1) as f64,
         };
         ratio.max(1.0)
     }

@@ -111,6 +111,12 @@ impl SuffixDrafter {
         let store = settings.store.as_ref().and_then(StoreFile::store);
         Self { settings, name, text: OwnText::default(), growth, stored_growth, store }
     }
+
+    /// Tokens of the longest suffix of the text with a root that occurred in it before.
+    pub(crate) fn matched(&mut self, root: Token) -> usize {
+        self.text.read_ahead(root);
+        self.text.automaton().matched().1
+    }
 }
 
 impl Drafter for SuffixDrafter {
@@ -149,7 +155,7 @@ impl Drafter for SuffixDrafter {
             return Ok(Proposal::root(root));
         }
         self.text.read_ahead(root);
-        let (state, own) = self.text.automaton.matched();
+        let (state, own) = self.text.automaton().matched();
         let stored = self.store.as_deref().map(|store| (store, store.longest(self.text.tokens())));
         let is_better = |found: &Match| found.length > own + BIAS || own == 0 && found.length >= STORED;
         let stored = stored.filter(|(_, found)| is_better(found));
@@ -166,7 +172,7 @@ impl Drafter for SuffixDrafter {
         };
         let mut trie = match stored {
             Some((mut store, found)) => self.stored_growth.grow(&mut store, found, root, limits),
-            None => self.growth.grow(&mut self.text.automaton, state, root, limits),
+            None => self.growth.grow(self.text.automaton(), state, root, limits),
         };
         Ok(Proposal { matched: length, ..Proposal::list(context.tree.build(root, &mut trie)?) })
     }

@@ -8,7 +8,8 @@ use gorgon_core::Token;
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnText {
     tokens: Vec<Token>,
-    pub automaton: SuffixAutomaton,
+    /// Of the first tokens: it reads the others when it is asked for.
+    automaton: SuffixAutomaton,
     /// Whether the last token is not committed yet.
     is_ahead: bool,
 }
@@ -19,9 +20,11 @@ impl OwnText {
         &self.tokens
     }
 
-    fn push(&mut self, token: Token) {
-        self.tokens.push(token);
-        self.automaton.push(token);
+    /// The automaton of all tokens.
+    pub fn automaton(&mut self) -> &mut SuffixAutomaton {
+        let read = self.automaton.len();
+        self.tokens[read..].iter().for_each(|&token| self.automaton.push(token));
+        &mut self.automaton
     }
 
     /// Adds committed tokens.
@@ -34,7 +37,7 @@ impl OwnText {
                 self.truncate(self.tokens.len() - 1);
             }
         }
-        tokens.iter().for_each(|&token| self.push(token));
+        self.tokens.extend_from_slice(tokens);
     }
 
     /// Adds the root.
@@ -45,7 +48,7 @@ impl OwnText {
             }
             self.truncate(self.tokens.len() - 1);
         }
-        self.push(root);
+        self.tokens.push(root);
         self.is_ahead = true;
     }
 
@@ -57,8 +60,9 @@ impl OwnText {
         }
         self.tokens.truncate(length);
         self.is_ahead = false;
-        self.automaton.clear();
-        self.tokens.iter().for_each(|&token| self.automaton.push(token));
+        if self.automaton.len() > length {
+            self.automaton.clear();
+        }
     }
 }
 

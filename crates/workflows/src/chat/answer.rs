@@ -1,5 +1,6 @@
 //! Answers with their numbers.
 
+use crate::units;
 use gorgon_core::Token;
 use gorgon_infer::Finish;
 use serde_json::{Value, json};
@@ -101,12 +102,6 @@ impl Answer {
     }
 }
 
-/// A number of things.
-fn count(number: usize, thing: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{number} {thing}{end}")
-}
-
 fn rate(tokens: f64, time: Duration) -> Option<f64> {
     let seconds = time.as_secs_f64();
     (tokens > 0.0 && seconds > 0.0).then(|| tokens / seconds)
@@ -120,7 +115,7 @@ fn per_step(accepted: &[usize]) -> Option<f64> {
 /// The status line: `[34 tokens, 412 tokens/s, 2.31 tokens per step, 1.84 × plain · prompt: 12 new, 310 cached]`.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}", count(self.ids.len(), "token"))?;
+        write!(f, "[{}", units::of(self.ids.len(), "token"))?;
         if let Some(speed) = self.tokens_per_second() {
             write!(f, ", {speed:.0} tokens/s")?;
         }
@@ -137,7 +132,7 @@ impl fmt::Display for Answer {
         }
         write!(f, " · prompt: {} new, {} cached", self.read_tokens, self.cached_tokens())?;
         if self.trimmed_turns > 0 {
-            write!(f, ", {} left out", count(self.trimmed_turns, "old turn"))?;
+            write!(f, ", {} left out", units::of(self.trimmed_turns, "old turn"))?;
         }
         write!(f, "]")
     }
@@ -222,7 +217,7 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", count(self.answers, "answer"), count(self.tokens, "token"))?;
+        write!(f, "{}, {}", units::of(self.answers, "answer"), units::of(self.tokens, "token"))?;
         if let Some(speed) = rate(self.decoded, self.time) {
             write!(f, ", {speed:.0} tokens/s")?;
         }

@@ -5,7 +5,7 @@ use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::prompts::Source;
 use crate::settings::Settings;
-use crate::units::{bytes, count};
+use crate::units::{bytes, count, of};
 use crate::{config, files, load};
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
@@ -101,14 +101,14 @@ impl Job {
         let n = self.gathered.prompts.len();
         let turns: usize = self.gathered.prompts.iter().map(|p| p.users.len()).sum();
         let mut document = json!({"out": self.config.out.display().to_string(), "conversations": n, "turns": turns});
-        let mut plan = format!("{} conversations, {} turns", count(n as u128), count(turns as u128));
+        let mut plan = format!("{}, {}", of(n, "conversation"), of(turns, "turn"));
         if self.gathered.cut_to_one_turn > 0 {
             let cut = self.gathered.cut_to_one_turn;
             plan.push_str(&format!("; {cut} cut to one turn, since the model has no chat template"));
         }
         if self.config.is_served() {
             let (servers, at_once) = (self.config.servers.len(), self.slots(settings)?);
-            plan.push_str(&format!("; {servers} servers answer, {at_once} conversations at a time"));
+            plan.push_str(&format!("; {} to answer, {} at a time", of(servers, "server"), of(at_once, "conversation")));
             document["batch_size"] = at_once.into();
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
             self.plan_of_model(turns, &compute, (&mut plan, &mut document))?;

@@ -15,6 +15,7 @@ use self::written::Answered;
 use crate::failure::Failure;
 use crate::files;
 use crate::settings::Settings;
+use crate::units::of;
 use gorgon_data::config::{Answers, DistillConfig};
 use gorgon_data::distill::{self, Budget, Journal};
 use gorgon_data::manifest::IDENTITY;
@@ -136,7 +137,7 @@ impl Job {
         parts::join(folder, &mut journal, |part| self.check_folder(part), settings)?;
         if journal.conversations() > 0 {
             let (done, all) = (journal.conversations(), self.gathered.prompts.len());
-            settings.console.say(format!("note: {done} of {all} conversations are answered already"));
+            settings.console.say(format!("note: {done} of {} answered already", of(all, "conversation")));
         }
         let Some(usage) = self.answer(&self.gathered.prompts, &mut journal, folder, settings)? else {
             return Ok(None);
@@ -144,7 +145,7 @@ impl Job {
         let all = &self.gathered.prompts;
         let kept = Budget::new(self.config.max_total_tokens).reached(all, &journal).unwrap_or(all.len());
         if kept < all.len() {
-            let line = format!("note: max_total_tokens is reached after {kept} of {} conversations", all.len());
+            let line = format!("note: max_total_tokens is reached after {kept} of {}", of(all.len(), "conversation"));
             settings.console.say(line);
         }
         let (rows, without) = distill::rows(&self.renderer, &all[..kept], &journal)?;

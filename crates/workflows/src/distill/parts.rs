@@ -4,6 +4,7 @@
 use super::job::JOURNAL;
 use crate::failure::Failure;
 use crate::settings::Settings;
+use crate::units::of;
 use gorgon_data::distill::{Journal, Prompt};
 use gorgon_runs::run_dir::RunDir;
 use std::path::{Path, PathBuf};
@@ -71,7 +72,7 @@ pub fn join(
             continue;
         }
         let taken = journal.absorb(&Journal::open(&part.join(JOURNAL))?)?;
-        settings.console.say(format!("{}: {taken} answers taken over", part.display()));
+        settings.console.say(format!("{}: {} taken over", part.display(), of(taken, "answer")));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::forecast::{Asked, Left, OnDisk, Read};
 use crate::console::{Bar, BarStyle, Console};
 use crate::estimate::Watch;
 use crate::settings::Settings;
-use crate::units::{bytes, count, duration};
+use crate::units::{bytes, count, duration, of};
 use gorgon_data::distill::Event;
 use gorgon_data::shard;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +147,8 @@ impl<'a> Meter<'a> {
         let mut all = self.work.extrapolated(self.sampled, self.conversations, self.so_far());
         (all.memory, all.disk) = (self.memory(), self.disk());
         let (tokens, time) = (count(all.tokens as u128), duration(all.seconds));
-        let mut line = format!("by a sample of {done} conversations: {tokens} new tokens and {time} for all of them");
+        let mut line =
+            format!("by a sample of {}: {tokens} new tokens and {time} for all of them", of(done, "conversation"));
         for (name, size) in [("memory", all.memory), ("disk", all.disk)] {
             line += &size.map_or_else(String::new, |size| format!("; {name} {}", bytes(size as u64)));
         }

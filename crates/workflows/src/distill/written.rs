@@ -5,7 +5,7 @@ use super::job::{Job, metadata};
 use crate::failure::Failure;
 use crate::files;
 use crate::settings::Settings;
-use crate::units::count;
+use crate::units::{count, of};
 use gorgon_data::distill;
 use gorgon_data::manifest::{self, REPORT};
 use gorgon_data::shard::{self, Row};
@@ -51,11 +51,12 @@ impl Job {
         });
         files::write_json(&folder.join(REPORT), &report)?;
         settings.console.say(format!(
-            "{} conversations, {} tokens, {} of them the assistant's, {cut} answers cut off; {written} {} in {} ({:.1} s)",
-            rows.len(),
+            "{}, {} tokens, {} of them the assistant's, {} cut off; {} in {} ({:.1} s)",
+            of(rows.len(), "conversation"),
             count(tokens as u128),
             count(labels as u128),
-            if written == 1 { "shard" } else { "shards" },
+            of(cut, "answer"),
+            of(written, "shard"),
             folder.display(),
             started.elapsed().as_secs_f64()
         ));

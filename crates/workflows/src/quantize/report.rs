@@ -3,7 +3,7 @@
 use super::agreement::Agreement;
 use super::options::Options;
 use crate::failure::Failure;
-use crate::units::{bytes, count};
+use crate::units::{bytes, count, of};
 use gorgon_kernels::quantised_matmul::ScaleSearch;
 use gorgon_model::quantisation::{Plan, Written};
 use gorgon_runs::provenance::Build;
@@ -104,7 +104,7 @@ impl Report {
         ];
         if let Some(agreement) = &self.agreement {
             let (texts, positions) = (agreement.texts, agreement.exact.positions);
-            lines.push(format!("compared at {positions} positions of {texts} texts of {}:", agreement.prompts));
+            lines.push(format!("compared at {positions} positions of {} of {}:", of(texts, "text"), agreement.prompts));
             for (name, found) in [("activations in f32", agreement.exact), ("activations in 8 bits", agreement.eight)] {
                 let (kl, top1) = (found.mean(), 100.0 * found.top1());
                 lines.push(format!("  {name}: mean KL {kl:.3e} nats per position, top-1 agreement {top1:.2} %"));

@@ -16,3 +16,8 @@ fn times_read_well() {
     assert_eq!(duration(100.0), "2 min");
     assert_eq!(duration(7260.0), "2 h 1 min");
 }
+
+#[test]
+fn one_thing_is_no_plural() {
+    assert_eq!([0, 1, 2].map(|n| of(n, "prompt")), ["0 prompts", "1 prompt", "2 prompts"]);
+}

@@ -5,6 +5,7 @@ use super::render::Screen;
 use gorgon_workflows::chat::command::{Command, HELP};
 use gorgon_workflows::chat::{Chat, Watch};
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::units::of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,11 +57,19 @@ impl ChatSession<'_> {
             }
             Command::Save(path) => {
                 chat.save(&path)?;
-                screen.say(format!("{}: {} answers written", path.display(), chat.conversation().exchanges().len()));
+                screen.say(format!(
+                    "{}: {} written",
+                    path.display(),
+                    of(chat.conversation().exchanges().len(), "answer")
+                ));
             }
             Command::Load(path) => {
                 let answers = chat.load(&path)?;
-                screen.say(format!("{}: {answers} answers read; the next message continues them", path.display()));
+                screen.say(format!(
+                    "{}: {} read; the next message goes on from there",
+                    path.display(),
+                    of(answers, "answer")
+                ));
             }
             Command::Reset => {
                 chat.reset();

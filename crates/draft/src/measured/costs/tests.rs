@@ -2,8 +2,12 @@ use super::StepCosts;
 
 #[test]
 fn sizes_between_measured_ones_are_interpolated() {
-    let mut costs = StepCosts::default();
-    assert_eq!((costs.ratio(4), costs.plain_steps()), (1.0, 0));
+    let mut costs = StepCosts::known([]);
+    assert_eq!((costs.ratio(4), costs.knows_plain()), (1.0, false));
+    // The first step of each size is not counted.
+    for rows in [1, 5, 9] {
+        costs.add(rows, 50.0);
+    }
     costs.add(1, 2.0);
     assert_eq!((costs.ratio(1), costs.ratio(6), costs.plain()), (1.0, 2.0, 2.0));
     costs.add(5, 4.0);
@@ -15,4 +19,18 @@ fn sizes_between_measured_ones_are_interpolated() {
     assert_eq!(costs.add(1, 100.0), 6.0);
     assert!((costs.plain() - 4.0).abs() < 1e-9);
     assert_eq!(costs.ratio(5), 1.0, "never below a plain step");
+}
+
+#[test]
+fn timed_sizes_count_from_the_third_step() {
+    let mut costs = StepCosts::timed();
+    (0..4).for_each(|_| _ = costs.add(1, 1.0));
+    assert!(costs.knows_plain());
+    for step in 0..4 {
+        assert_eq!(costs.ratio(3), 1.4, "step {step}");
+        costs.add(3, 2.0);
+    }
+    assert_eq!((costs.ratio(3), costs.largest()), (2.0, 3));
+    costs.forget_drafted();
+    assert_eq!((costs.ratio(3), costs.plain(), costs.largest()), (1.4, 1.0, 3));
 }

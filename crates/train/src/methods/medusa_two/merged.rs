@@ -15,17 +15,6 @@ use std::path::Path;
 /// The largest config or tokenizer file that is copied.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Files beside a model's weights.
-const COMPANIONS: &[&str] = &[
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "generation_config.json",
-    "chat_template.jinja",
-];
-
 /// Prefix of the names of heads inside a model.
 const IN_MODEL: &str = "medusa_head.";
 
@@ -56,8 +45,13 @@ pub struct MergedHeads {
 
 /// Bytes of a model with so many values beside the backbone's.
 pub(in crate::methods) fn bytes(base: &Checkpoint, values: usize) -> u64 {
-    let companions = COMPANIONS.iter().filter_map(|name| Some(std::fs::metadata(base.dir().join(name)).ok()?.len()));
+    let companions = companions().filter_map(|name| Some(std::fs::metadata(base.dir().join(name)).ok()?.len()));
     companions.sum::<u64>() + (base.bytes() + values * narrow(base).bitsize() / 8) as u64
+}
+
+/// Files beside a model's weights.
+fn companions() -> impl Iterator<Item = &'static str> {
+    file::TEXT_FILES.into_iter().chain(file::OTHER_TEXT_FILES)
 }
 
 /// The number format of tensors beside a backbone's own.
@@ -115,7 +109,7 @@ impl Merged<'_> {
         }
         let text = serde_json::to_string_pretty(&config).unwrap_or_default();
         put(&out.join("config.json"), text.as_bytes())?;
-        for name in COMPANIONS {
+        for name in companions() {
             let path = dir.join(name);
             if path.is_file() {
                 put(&out.join(name), &file::read(&path, MAX_BYTES).map_err(io(&path))?)?;
@@ -144,6 +138,7 @@ impl MergedHeads {
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io(path))?;
     gorgon_runs::atomic::write(path, |file| file.write_all(bytes)).map_err(io(path))
 }
 

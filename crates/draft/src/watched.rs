@@ -3,9 +3,17 @@
 use gorgon_core::tree::{Candidate, DraftTree, TokenTree};
 use gorgon_core::{PooledVec, Token};
 
+/// Classes of matches by their length: 1, 2 to 3, 4 to 7, and so on; the last has those of 32 tokens and more.
+pub(crate) const CLASSES: usize = 6;
+
+/// The class of a match of one token or more.
+pub(crate) fn class(matched: usize) -> usize {
+    (matched.max(1).ilog2() as usize).min(CLASSES - 1)
+}
+
 /// The number of each node in the order of their worth: the product of the probabilities on its path. The first nodes
 /// in this order are a tree, since worth never grows along a path.
-pub(super) fn order(draft: &DraftTree) -> PooledVec<usize> {
+pub(crate) fn order(draft: &DraftTree) -> PooledVec<usize> {
     let (tree, nodes) = (draft.tree(), draft.tree().len());
     let mut worth = PooledVec::of(1.0, nodes);
     for node in 1..nodes {
@@ -19,7 +27,7 @@ pub(super) fn order(draft: &DraftTree) -> PooledVec<usize> {
 }
 
 /// The first `most` nodes of a list draft in an order.
-pub(super) fn cut(draft: &DraftTree, order: &[usize], most: usize) -> DraftTree {
+pub(crate) fn cut(draft: &DraftTree, order: &[usize], most: usize) -> DraftTree {
     let tree = draft.tree();
     let (mut kept, mut places) = (DraftTree::root(tree.token(0)), PooledVec::of(0, tree.len()));
     for node in (1..tree.len()).filter(|&node| order[node] < most) {
@@ -31,7 +39,7 @@ pub(super) fn cut(draft: &DraftTree, order: &[usize], most: usize) -> DraftTree 
 
 /// A draft, and how far the text has followed it.
 #[derive(Clone, Debug)]
-pub(super) struct Watched<const SIZES: usize> {
+pub(crate) struct Watched<const SIZES: usize> {
     /// The class of the match that it followed.
     pub class: usize,
     tree: TokenTree,
