@@ -82,7 +82,7 @@ def replayed(args, folder):
     calibration = args.heads / "calibration.json"
     rates = ",".join(str(round(rate, 3)) for rate in json.loads(calibration.read_text())["chain"])
     heads = f"oracle:{rates}"
-    names = {"none": "plain", heads: "heads", f"suffix,else={heads}": "suffix+heads",
+    names = {"none": "plain", "auto": "auto", heads: "heads", f"suffix,else={heads}": "suffix+heads",
              f"suffix,below=5,else={heads}": "suffix+heads, below=5"}
     command = [args.gorgon, "dev", "replay", "--model", args.model, "--limit", args.limit, "--json", "-q"]
     command += ["--step-times", calibration]

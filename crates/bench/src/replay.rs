@@ -62,7 +62,8 @@ pub fn reads_tokens_alone(drafter: &dyn Drafter) -> bool {
 }
 
 /// Decodes an answer that is known: a step emits the drafts on the answer's path and the token after them, and nothing
-/// beyond the answer's end. Whatever the drafter keeps across [`reset`](Drafter::reset) stays.
+/// beyond the answer's end. Whatever the drafter keeps across [`reset`](Drafter::reset) stays. `passed` is told the
+/// nodes of each pass when it would be over.
 ///
 /// # Errors
 /// When the drafter fails.
@@ -70,6 +71,7 @@ pub fn replay(
     drafter: &mut dyn Drafter,
     builder: &dyn TreeBuilder,
     recorded: &RecordedAnswer,
+    passed: &mut dyn FnMut(usize),
 ) -> Result<Replay, BenchError> {
     let RecordedAnswer { id, category, prompt, answer } = recorded;
     let tokens = answer.len().saturating_sub(1);
@@ -98,6 +100,7 @@ pub fn replay(
         let tree = proposal.draft.tree();
         let path = accepted_path(tree, &answer[root + 1..]);
         replay.step(tree.len(), path.len() - 1);
+        passed(tree.len());
         // As many tokens are read as are emitted: the root instead of the last one.
         let path = &path[..path.len().min(tokens - root)];
         let read: PooledVec<Token> = path.iter().map(|&node| tree.token(node)).collect();

@@ -37,11 +37,47 @@ pub(crate) fn cut(draft: &DraftTree, order: &[usize], most: usize) -> DraftTree 
     kept
 }
 
+/// Drafts that are followed, one for each class of matches: in a text that repeats itself, matches grow, and what
+/// follows the longer ones is measured too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watches<const SIZES: usize>([Option<Watched<SIZES>>; CLASSES]);
+
+impl<const SIZES: usize> Watches<SIZES> {
+    /// The text goes on elsewhere.
+    pub fn forget(&mut self) {
+        self.0.fill(None);
+    }
+
+    /// Whether no draft of a class is followed.
+    pub fn is_free(&self, class: usize) -> bool {
+        self.0[class].is_none()
+    }
+
+    /// Follows a draft whose root is the next token to be committed, unless one of the class is followed.
+    pub fn begin(&mut self, class: usize, draft: &DraftTree, order: PooledVec<usize>) {
+        self.0[class].get_or_insert_with(|| Watched::new(draft, order));
+    }
+
+    /// Follows committed tokens; `next` is the one behind them. `ended` is told of each draft that the text has left,
+    /// with its class.
+    pub fn follow(
+        &mut self,
+        tokens: &[Token],
+        next: Token,
+        sizes: [usize; SIZES],
+        mut ended: impl FnMut(usize, Watched<SIZES>),
+    ) {
+        for (class, place) in self.0.iter_mut().enumerate() {
+            if let Some(watched) = place.take_if(|watched| watched.follow(tokens, next, sizes)) {
+                ended(class, watched);
+            }
+        }
+    }
+}
+
 /// A draft, and how far the text has followed it.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched<const SIZES: usize> {
-    /// The class of the match that it followed.
-    pub class: usize,
     tree: TokenTree,
     order: PooledVec<usize>,
     /// The last of its nodes that the text has reached; `None` before the root was committed.
@@ -52,8 +88,8 @@ pub(crate) struct Watched<const SIZES: usize> {
 
 impl<const SIZES: usize> Watched<SIZES> {
     /// Begins at the root, which is the next token to be committed.
-    pub fn new(class: usize, draft: &DraftTree, order: PooledVec<usize>) -> Self {
-        Self { class, tree: draft.tree().clone(), order, reached: None, accepted: [0; SIZES] }
+    pub fn new(draft: &DraftTree, order: PooledVec<usize>) -> Self {
+        Self { tree: draft.tree().clone(), order, reached: None, accepted: [0; SIZES] }
     }
 
     /// Nodes.

@@ -47,13 +47,14 @@ impl Drafter for Phrases {
 fn a_step_emits_accepted_drafts_and_a_token() {
     let mut drafter = Phrases { phrases: vec![vec![1, 2], vec![1, 3, 4]], text: vec![9], next: None };
     // Steps on 5, 7 and 6: of the first, 1 3 4 is accepted and 7 follows.
-    let replayed = replay(&mut drafter, &ChainTree::ROOT, &recorded(&[8, 8], &[5, 1, 3, 4, 7, 6, 0])).unwrap();
+    let replayed =
+        replay(&mut drafter, &ChainTree::ROOT, &recorded(&[8, 8], &[5, 1, 3, 4, 7, 6, 0]), &mut |_| {}).unwrap();
     assert_eq!((replayed.tokens, replayed.steps, replayed.nodes), (6, 3, 15));
     assert_eq!(replayed.accepted, [2, 0, 0, 1]);
     assert_eq!(replayed.sizes, [0, 0, 0, 0, 0, 3]);
     assert_eq!(drafter.text, [8, 8, 5, 1, 3, 4, 7, 6], "the last token is emitted and not read");
     // The answer ends within the drafts: nothing follows them.
-    let replayed = replay(&mut drafter, &ChainTree::ROOT, &recorded(&[], &[5, 1, 3])).unwrap();
+    let replayed = replay(&mut drafter, &ChainTree::ROOT, &recorded(&[], &[5, 1, 3]), &mut |_| {}).unwrap();
     assert_eq!((replayed.tokens, replayed.steps, replayed.accepted), (2, 1, vec![0, 0, 1]));
     assert_eq!(drafter.text, [5, 1]);
 }
@@ -62,7 +63,7 @@ fn a_step_emits_accepted_drafts_and_a_token() {
 fn without_drafts_a_step_emits_a_token() {
     for length in 0..5 {
         let answer: Vec<Token> = (0..length).collect();
-        let replayed = replay(&mut NoDrafter, &ChainTree::ROOT, &recorded(&[3], &answer)).unwrap();
+        let replayed = replay(&mut NoDrafter, &ChainTree::ROOT, &recorded(&[3], &answer), &mut |_| {}).unwrap();
         let steps = answer.len().saturating_sub(1);
         assert_eq!((replayed.tokens, replayed.steps, replayed.nodes), (steps, steps, steps));
     }
@@ -95,7 +96,7 @@ fn a_drafter_that_is_replayed_sees_the_text_alone() {
     let mut all = vec![];
     for length in 1..40 {
         let one = recorded(&tokens(length), &tokens(length + 7));
-        let replayed = replay(&mut drafter, &ChainTree::new(4).unwrap(), &one).unwrap();
+        let replayed = replay(&mut drafter, &ChainTree::new(4).unwrap(), &one, &mut |_| {}).unwrap();
         assert_eq!(replayed.steps, looked_up(&one.prompt, &one.answer, 3, 4));
         all.push(replayed);
     }
@@ -116,7 +117,7 @@ fn drafters_that_read_the_target_are_told_apart() {
 fn known_times_give_a_speed() {
     let time = |nodes, seconds| StepTime { nodes, seconds, draft_seconds: 0.0, spread: 0.0 };
     let costs = StepCurve::new(vec![time(1, 1.0), time(3, 2.0)]).unwrap();
-    let mut replayed = replay(&mut NoDrafter, &ChainTree::ROOT, &recorded(&[3], &[1, 2, 3])).unwrap();
+    let mut replayed = replay(&mut NoDrafter, &ChainTree::ROOT, &recorded(&[3], &[1, 2, 3]), &mut |_| {}).unwrap();
     replayed.draft_seconds = 0.0;
     assert_eq!(summarise([&replayed], Some(&costs)).unwrap().speedup, Some(1.0));
     // Two steps of 3 and 2 nodes emit 6 tokens, and drafting takes half a plain step.

@@ -3,11 +3,12 @@
 //! Matches fall into classes by their length: 1, 2 to 3, 4 to 7, and so on to 32 and more tokens. Of each class decayed
 //! means are kept of the tokens that a step of the first drafter emits with its best 3, 7, 15 and 39 drafts, of the
 //! time of such a step, and the same of the other drafter's steps. A step goes to the first where a tree size of it has
-//! no fewer tokens per step and more tokens per time, to the fastest such size.
+//! no fewer tokens per step and 1.1 times the tokens per time, to the fastest such size.
 //!
-//! * The first drafter's drafts are followed through the text whether they were verified or not ([`Watched`]): what
-//!   would have been accepted of them is known a few tokens later. So it is measured in every class without a wrong
-//!   step. It begins optimistic from 4 tokens on: a match is taken to go on for half its length.
+//! * The first drafter's drafts are followed through the text whether they were verified or not ([`Watches`]): what
+//!   would have been accepted of them is known a few tokens later, for one draft of each class at a time. So it is
+//!   measured in every class without a wrong step. It begins optimistic from 4 tokens on: a match is taken to go on for
+//!   half its length.
 //! * The other drafter is measured where it drafts. A class that it was seldom asked in counts as all of its steps. After
 //!   64 steps of the first drafter in a class it drafts one.
 //! * Times are `T(n) / T(1)` where heads were calibrated ([`StepRatios`]). Where they were not, and of all other
@@ -19,7 +20,7 @@
 
 use super::timed::{OtherCosts, WEIGHT};
 use crate::measured::{Clock, StepCosts};
-use crate::watched::{CLASSES, Watched, class, cut, order};
+use crate::watched::{CLASSES, Watches, class, cut, order};
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;
 use gorgon_core::tree::DraftTree;
@@ -35,7 +36,7 @@ const ALIKE: f64 = 16.0;
 /// Steps of the first drafter in a class after which the other drafts one.
 const EXPLORED: u32 = 64;
 /// By so much the first drafter has to be faster: the best of several sizes has been lucky.
-const MARGIN: f64 = 1.05;
+const MARGIN: f64 = 1.1;
 
 /// How many plain steps a step of so many rows lasts; 1 of all where nothing was measured.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +65,7 @@ pub(super) struct Gains {
     all: MeanSpeed,
     /// Steps of the first drafter in a class since the other drafted one.
     since: [u32; CLASSES],
-    watched: Option<Watched<{ SIZES.len() }>>,
+    watches: Watches<{ SIZES.len() }>,
     /// Class and rows of the other's step that is under way.
     step: Option<(usize, usize)>,
 }
@@ -81,12 +82,13 @@ impl Gains {
         }
         let (other, all) = ([MeanSpeed::default(); CLASSES + 1], MeanSpeed::default());
         let costs = OtherCosts::new(drafted, clock);
-        Self { verified, costs, first, other, all, since: [0; CLASSES], watched: None, step: None }
+        Self { verified, costs, first, other, all, since: [0; CLASSES], watches: Watches::default(), step: None }
     }
 
     /// The text goes on elsewhere.
     pub fn forget_text(&mut self) {
-        (self.watched, self.step) = (None, None);
+        self.watches.forget();
+        self.step = None;
         self.costs.forget();
     }
 
@@ -106,7 +108,7 @@ impl Gains {
         if let Some(chosen) = &chosen {
             self.costs.drafted(chosen.tree().len(), false);
         }
-        self.watched.get_or_insert_with(|| Watched::new(class, draft, order));
+        self.watches.begin(class, draft, order);
         chosen
     }
 
@@ -156,11 +158,11 @@ impl Gains {
             self.other[class].add_slowly(WEIGHT, cost, tokens);
             self.all.add_slowly(WEIGHT, cost, tokens);
         }
-        if let Some(watched) = self.watched.take_if(|watched| watched.follow(tokens, next, SIZES)) {
-            for ((mean, size), accepted) in self.first[watched.class].iter_mut().zip(SIZES).zip(watched.accepted) {
+        self.watches.follow(tokens, next, SIZES, |class, watched| {
+            for ((mean, size), accepted) in self.first[class].iter_mut().zip(SIZES).zip(watched.accepted) {
                 let cost = self.verified.ratio(size.min(watched.nodes()));
                 mean.add_slowly(WEIGHT, cost, accepted as f64 + 1.0);
             }
-        }
+        });
     }
 }

@@ -23,7 +23,7 @@ mod suffixes;
 mod trial;
 
 use crate::coupled::CoupledTree;
-use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass};
+use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, NoDrafter, Proposal, VerifiedPass};
 use crate::ledger::Ledger;
 use crate::method::TrainingFreeMethod;
 use crate::recycle::Recycle;
@@ -137,6 +137,13 @@ impl Default for MeasuredDrafter {
 }
 
 impl MeasuredDrafter {
+    /// Suffix drafts alone, by a clock: where no target runs there are no logits to recycle.
+    pub fn without_logits(clock: Clock) -> Self {
+        let suffix = SuffixDrafter::new(Suffix { store: None, least: 1 });
+        let never = Tried { drafter: Box::new(NoDrafter), tree: LARGEST, trial: 0 };
+        Self::timed_by(Box::new(suffix), never, clock)
+    }
+
     /// Over a drafter that goes by matches in the text and is followed, and one that is tried, by a clock.
     pub fn timed_by(followed: Box<dyn Matching>, tried: Tried, clock: Clock) -> Self {
         let (suffixes, trial) = (Suffixes::new(followed), Trial::new(tried));
@@ -160,10 +167,9 @@ impl MeasuredDrafter {
         self.ledger.loss() + loss.max(0.0) <= borne
     }
 
-    /// Steps until drafts are looked for again, where the search that began at `since` found none that pay.
-    fn interval(&mut self, since: Duration) -> usize {
-        let seconds = (self.clock)().saturating_sub(since).as_secs_f64();
-        self.looking.add(seconds, 1.0);
+    /// Steps until drafts are looked for again, where a search of this length found none that pay.
+    fn interval(&mut self, searched: Duration) -> usize {
+        self.looking.add(searched.as_secs_f64(), 1.0);
         let share = self.looking.seconds() / self.costs.plain().max(f64::MIN_POSITIVE);
         ((share / LOOKING).ceil() as usize).clamp(1, LONGEST)
     }
@@ -297,11 +303,14 @@ impl Drafter for MeasuredDrafter {
             self.under_way = Some(Step { source: Source::Plain, since: None, rows: 1 });
             return Ok(Proposal::root(root));
         }
-        let since = (self.clock)();
+        let mut since = (self.clock)();
         let is_plain = !self.costs.knows_plain() || self.steps.is_multiple_of(REVISIT);
         let (proposal, source) = self.drafted(root, is_plain, context)?;
-        if source == Source::Plain && !is_plain {
-            self.looks_at = self.steps + self.interval(since);
+        if source == Source::Plain {
+            // The search is no part of a plain step.
+            let began = std::mem::replace(&mut since, (self.clock)());
+            let searched = since.saturating_sub(began);
+            self.looks_at = self.steps + if is_plain { 1 } else { self.interval(searched) };
         }
         self.under_way = Some(Step { source, since: Some(since), rows: proposal.draft.tree().len() });
         Ok(proposal)

@@ -4,7 +4,7 @@ use super::costs::StepCosts;
 use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
 use crate::suffix::SuffixDrafter;
-use crate::watched::{CLASSES, Watched, class, cut, order};
+use crate::watched::{CLASSES, Watches, class, cut, order};
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;
 use gorgon_core::tree::OwnTree;
@@ -50,7 +50,7 @@ pub(super) struct Suffixes {
     pub drafter: Box<dyn Matching>,
     /// By class of the match and by size of tree. Times are not kept here.
     emitted: [[MeanSpeed; SIZES.len()]; CLASSES],
-    watched: Option<Watched<{ SIZES.len() }>>,
+    watches: Watches<{ SIZES.len() }>,
     /// Steps that it was asked in.
     asked: usize,
     /// Steps whose drafts were verified, and their tokens.
@@ -67,12 +67,12 @@ impl Suffixes {
                 (1..FOLLOWED).for_each(|_| mean.add_slowly(WEIGHT, 0.0, tokens));
             }
         }
-        Self { drafter, emitted, watched: None, asked: 0, steps: 0, tokens: 0 }
+        Self { drafter, emitted, watches: Watches::default(), asked: 0, steps: 0, tokens: 0 }
     }
 
     /// The text goes on elsewhere.
     pub fn forget_text(&mut self) {
-        self.watched = None;
+        self.watches.forget();
     }
 
     /// The size of tree, of at most `most` nodes, with which a step behind such a match emits most tokens in the time of
@@ -98,7 +98,7 @@ impl Suffixes {
         let size = self.size(class, most, costs, rate).filter(|_| matched > 0);
         self.asked += 1;
         let is_new = self.emitted[class][0].steps() < OFTEN;
-        let follows = self.watched.is_none() && (is_new || self.asked.is_multiple_of(SELDOM));
+        let follows = self.watches.is_free(class) && (is_new || self.asked.is_multiple_of(SELDOM));
         let [.., largest] = SIZES;
         let nodes = if follows { largest } else { size.unwrap_or(1) };
         if matched == 0 || nodes == 1 {
@@ -111,7 +111,7 @@ impl Suffixes {
         let order = order(&draft);
         let chosen = size.map(|size| cut(&draft, &order, size)).filter(|chosen| chosen.tree().len() > 1);
         if follows && draft.tree().len() > 1 {
-            self.watched = Some(Watched::new(class, &draft, order));
+            self.watches.begin(class, &draft, order);
         }
         Ok(chosen.map(Proposal::list))
     }
@@ -119,12 +119,11 @@ impl Suffixes {
     /// Follows the draft through tokens that a step has committed.
     pub fn follow(&mut self, pass: &VerifiedPass<'_>) {
         let Some(verified) = pass.verified else { return self.forget_text() };
-        let next = verified.next;
-        if let Some(watched) = self.watched.take_if(|watched| watched.follow(pass.tokens, next, SIZES)) {
-            for (mean, accepted) in self.emitted[watched.class].iter_mut().zip(watched.accepted) {
+        self.watches.follow(pass.tokens, verified.next, SIZES, |class, watched| {
+            for (mean, accepted) in self.emitted[class].iter_mut().zip(watched.accepted) {
                 mean.add_slowly(WEIGHT, 0.0, accepted as f64 + 1.0);
             }
-        }
+        });
     }
 
     /// Logs the tokens of a step by the length of the match, and how many were drafted.

@@ -8,7 +8,10 @@ use gorgon_bench::replay::{self, RecordedAnswer, Replay, SimulatedHeads, Simulat
 use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
 use gorgon_draft::handover::{self, HandoverDrafter, StepRatios};
+use gorgon_draft::measured::{Clock, MeasuredDrafter};
 use gorgon_draft::training_free::TrainingFree;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A drafter, its tree, and the heads that are simulated for it (`oracle:R1,R2,…`).
 pub(super) struct ReplayedDrafter {
@@ -19,6 +22,26 @@ pub(super) struct ReplayedDrafter {
     builder: Box<dyn TreeBuilder>,
     drafter: Box<dyn Drafter>,
     simulation: Simulation,
+    time: PassTime,
+}
+
+/// The time that the passes so far would have taken; it stands still where no times of passes are known.
+#[derive(Clone, Default)]
+struct PassTime {
+    costs: Option<StepCurve>,
+    passed: Arc<Mutex<Duration>>,
+}
+
+impl PassTime {
+    fn add(&self, nodes: usize) {
+        let seconds = self.costs.as_ref().map_or(0.0, |costs| costs.seconds(nodes));
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) += Duration::from_secs_f64(seconds);
+    }
+
+    fn clock(&self) -> Clock {
+        let passed = self.passed.clone();
+        Box::new(move || *passed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl ReplayedDrafter {
@@ -41,7 +64,8 @@ impl ReplayedDrafter {
         settings: &Settings,
     ) -> Result<Self, Failure> {
         let simulation = Simulation::default();
-        let drafter = drafter(choice, costs, &simulation, settings.seed)?;
+        let time = PassTime { costs: costs.cloned(), ..PassTime::default() };
+        let drafter = drafter(choice, &time, &simulation, settings.seed)?;
         let Some(drafter) = drafter.filter(|drafter| reads_tokens_alone(drafter.as_ref())) else {
             let message = format!("--drafter {choice}: it reads more of a model than tokens, and no model runs here");
             return Err(
@@ -60,7 +84,7 @@ impl ReplayedDrafter {
             }
         };
         let name = if builder.max_depth() == 0 { "none".into() } else { choice.to_string() };
-        Ok(Self { name, tree, builder, drafter, simulation })
+        Ok(Self { name, tree, builder, drafter, simulation, time })
     }
 
     /// Replays an answer.
@@ -69,7 +93,8 @@ impl ReplayedDrafter {
     /// When the drafter fails.
     pub fn replay(&mut self, answer: &RecordedAnswer) -> Result<Replay, Failure> {
         self.simulation.reveal(&answer.answer);
-        let replay = replay::replay(self.drafter.as_mut(), self.builder.as_ref(), answer)?;
+        let passed = &mut |nodes| self.time.add(nodes);
+        let replay = replay::replay(self.drafter.as_mut(), self.builder.as_ref(), answer, passed)?;
         Ok(Replay { draft_seconds: replay.draft_seconds + self.simulation.seconds(), ..replay })
     }
 }
@@ -77,10 +102,11 @@ impl ReplayedDrafter {
 /// A drafter that runs no model, if it is one.
 fn drafter(
     choice: &DrafterChoice,
-    costs: Option<&StepCurve>,
+    time: &PassTime,
     simulation: &Simulation,
     seed: u64,
 ) -> Result<Option<Box<dyn Drafter>>, Failure> {
+    let costs = time.costs.as_ref();
     let opened = |method: &TrainingFree| method.clone().opened().map_err(Failure::input);
     Ok(Some(match choice {
         DrafterChoice::None => Box::new(NoDrafter),
@@ -90,7 +116,7 @@ fn drafter(
             Box::new(SimulatedHeads::new(simulation.clone(), rates.clone(), seconds, seed))
         }
         DrafterChoice::Handover { first, below, other } => {
-            let Some(other) = drafter(other, costs, simulation, seed)? else { return Ok(None) };
+            let Some(other) = drafter(other, time, simulation, seed)? else { return Ok(None) };
             let tree = handover::tree().map_err(Failure::input)?;
             let both = HandoverDrafter::new(opened(first)?.drafter(), other, tree);
             Box::new(match below {
@@ -98,10 +124,7 @@ fn drafter(
                 None => both.measured(costs.map(|costs| step_ratios(costs.times())).unwrap_or_else(StepRatios::alike)),
             })
         }
-        DrafterChoice::Auto
-        | DrafterChoice::Measured
-        | DrafterChoice::Heads(_)
-        | DrafterChoice::Model(_)
-        | DrafterChoice::Composed(_) => return Ok(None),
+        DrafterChoice::Auto | DrafterChoice::Measured => Box::new(MeasuredDrafter::without_logits(time.clock())),
+        DrafterChoice::Heads(_) | DrafterChoice::Model(_) | DrafterChoice::Composed(_) => return Ok(None),
     }))
 }
