@@ -7,8 +7,8 @@
 //!
 //! * The first drafter's drafts are followed through the text whether they were verified or not ([`Watches`]): what
 //!   would have been accepted of them is known a few tokens later, for one draft of each class at a time. So it is
-//!   measured in every class without a wrong step. It begins optimistic from 4 tokens on: a match is taken to go on for
-//!   half its length.
+//!   measured in every class without a wrong step. It begins optimistic: a match is taken to go on for half its
+//!   length.
 //! * The other drafter is measured where it drafts. A class that it was seldom asked in counts as all of its steps. After
 //!   64 steps of the first drafter in a class it drafts one.
 //! * Times are `T(n) / T(1)` where heads were calibrated ([`StepRatios`]). Where they were not, and of all other

@@ -7,7 +7,7 @@ const TIMED: u32 = 3;
 
 /// Plain steps that one more row is taken to cost before any drafted step was measured.
 const ROW: f64 = 0.2;
-/// A step that took more than so many times the mean of its size counts as that: the machine did something else.
+/// A step that took more than so many times the time that is expected counts as that: the machine did something else.
 const LONGEST: f64 = 3.0;
 
 /// Steps with a number of rows.
@@ -16,6 +16,8 @@ struct Cost {
     mean: MeanSpeed,
     /// False until a step was timed: the first one is slow, as it touches memory for the first time.
     is_warm: bool,
+    /// Whether a step was timed since [`StepCosts::forget_unused`].
+    is_used: bool,
 }
 
 /// `T(n)`: mean time of steps with `n` rows, drafting included.
@@ -53,17 +55,25 @@ impl StepCosts {
 
     /// Notes a step. Returns the seconds that it counts for.
     pub fn add(&mut self, rows: usize, seconds: f64) -> f64 {
+        let expected = self.ratio(rows) * self.plain();
         let cost = self.of(rows);
-        let seconds = if cost.mean.steps() > 0 { seconds.min(LONGEST * cost.mean.seconds()) } else { seconds };
+        let usual = if cost.mean.steps() > 0 { cost.mean.seconds() } else { expected };
+        let seconds = if usual > 0.0 { seconds.min(LONGEST * usual) } else { seconds };
+        cost.is_used = true;
         if std::mem::replace(&mut cost.is_warm, true) {
             cost.mean.add(seconds, 1.0);
         }
         seconds
     }
 
-    /// Forgets the means of drafted steps: what was measured in a bad moment does not stay.
-    pub fn forget_drafted(&mut self) {
-        self.by_rows.iter_mut().skip(1).for_each(|cost| cost.mean = MeanSpeed::default());
+    /// Forgets the means of drafted steps of which none was timed since the last call: what seemed dear in a bad moment
+    /// does not stay.
+    pub fn forget_unused(&mut self) {
+        for cost in self.by_rows.iter_mut().skip(1) {
+            if !std::mem::take(&mut cost.is_used) {
+                cost.mean = MeanSpeed::default();
+            }
+        }
     }
 
     /// Whether the mean of plain steps counts.

@@ -3,17 +3,18 @@
 //! A tree of `n` rows pays if the tokens that such steps emit on average exceed `T(n) / T(1)`, the measured time of such
 //! a step over that of a plain one. Two drafters are asked:
 //!
-//! * Suffix drafts ([`crate::suffix`]). Each is followed through the text whether it was verified or not, so the tokens
-//!   that trees of 2, 4, 8, 16 and 24 rows emit after matches of about this length are known before any is verified
+//! * Suffix drafts ([`crate::suffix`]). They are followed through the text, verified or not, so the tokens that trees of
+//!   2, 4, 8, 16 and 24 rows emit are known before any is verified, by classes of matches of about one length
 //!   ([`suffixes`]). The size that emits most tokens per time drafts the step, if it pays.
 //! * Token recycling ([`crate::recycle`]). It reads all logits of a step, which plain greedy steps do not compute, so it
 //!   has to draft to be measured. If it does not pay it rests for 32 steps, then for twice as many each time ([`trial`]).
 //!
-//! Steps are drafted as long as the loss can be borne: the loss of all drafted steps, in plain steps, stays below
-//! `0.25 + 0.005 · tokens`, counted over all texts. So over a text of 17 tokens or more, decoding keeps 0.98 of the
-//! speed of plain decoding, as far as times repeat themselves. Trees begin small and have at most twice the rows that
-//! were measured before. While no drafts pay, they are looked for as often as takes 0.3 % of the time at most. One step in 64 is plain, so that `T(1)` stays known while the text grows; every 1,024 steps the
-//! other times are measured anew.
+//! The loss of all drafted steps, in plain steps, stays below `0.25 + 0.005 · tokens`, counted over all texts: a step is
+//! drafted only if that holds even where nothing is accepted. So from 17 tokens on, decoding keeps 0.98 of the speed of
+//! plain decoding in all, as far as times repeat themselves. Trees begin small and have at most twice the rows that were
+//! measured before. While no drafts pay, looking for them takes 0.3 % of the time or every 64th step, whichever is more
+//! often. One step in 64 is plain, so that `T(1)` stays known while the text grows; every 1,024 steps the times of sizes
+//! that were not drafted meanwhile are forgotten.
 //!
 //! Choices depend on clocks. Greedy and coupled text does not depend on the choices; under rules that draw at random a
 //! seed stands for another text of the same distribution each time.
@@ -94,7 +95,8 @@ pub fn check_tree(tree: &TreeKind) -> Result<(), String> {
 enum Source {
     Plain,
     Suffix,
-    /// `is_cut`: whether the tree was cut short, so that the step says nothing of the drafter.
+    /// `is_cut`: whether the tree was cut short, or nothing was known of the root, so that the step says nothing of the
+    /// drafter.
     Tried {
         is_cut: bool,
     },
@@ -161,10 +163,9 @@ impl MeasuredDrafter {
         }
     }
 
-    /// Whether a loss of so many more plain steps can be borne.
-    fn affords(&self, loss: f64) -> bool {
-        let borne = BORNE.0 + BORNE.1 * self.ledger.tokens() as f64;
-        self.ledger.loss() + loss.max(0.0) <= borne
+    /// Plain steps that may be lost now.
+    fn spare(&self) -> f64 {
+        BORNE.0 + BORNE.1 * self.ledger.tokens() as f64 - self.ledger.loss()
     }
 
     /// Steps until drafts are looked for again, where a search of this length found none that pay.
@@ -178,16 +179,13 @@ impl MeasuredDrafter {
     fn drafted(
         &mut self,
         root: Token,
-        is_plain: bool,
+        (is_plain, is_turn): (bool, bool),
         context: &mut DraftContext<'_>,
     ) -> Result<(Proposal, Source), DraftError> {
         // Twice the rows that were ever measured: it is hardly known how long larger steps take.
         let most = if is_plain { 1 } else { context.tree.max_nodes().min(2 * self.costs.largest()) };
-        // Where the text matches in all steps, a trial needs some of them.
-        let is_turn = self.trial.left > 0 && self.steps % TURN == 1;
-        let afforded = if self.affords(0.0) && !is_turn { most } else { 1 };
         let rate = self.trial.rate(self.costs.plain()).unwrap_or(1.0).max(1.0);
-        let limits = Limits { most: afforded, costs: &self.costs, rate };
+        let limits = Limits { most: if is_turn { 1 } else { most }, costs: &self.costs, spare: self.spare(), rate };
         if let Some(proposal) = self.suffixes.draft(root, context, limits)? {
             return Ok((proposal, Source::Suffix));
         }
@@ -216,7 +214,7 @@ impl MeasuredDrafter {
         let mut inner = DraftContext { tree: arranged, random: &mut *context.random, target: None };
         let proposal = self.trial.tried.drafter.draft(root, &mut inner)?;
         let rows = proposal.draft.tree().len();
-        let is_cut = rows == nodes && nodes < whole.0;
+        let is_cut = rows == 1 && self.trial.left > 0 || rows == nodes && nodes < whole.0;
         Ok(self.takes(rows).then_some((proposal, is_cut)))
     }
 
@@ -226,9 +224,10 @@ impl MeasuredDrafter {
         if trial.left > 0 {
             // It may emit a single token.
             let logits = if trial.feedback > Feedback::None { LOGITS } else { 0.0 };
-            return self.affords(cost - 1.0 + logits);
+            return cost - 1.0 + logits <= self.spare();
         }
-        trial.speed.tokens() > cost && self.affords(cost - trial.speed.tokens())
+        // One whose trial ended and that does not rest pays.
+        trial.speed.steps() > 0 && self.spare() >= 0.0
     }
 
     /// Takes note of a step that ended.
@@ -237,8 +236,8 @@ impl MeasuredDrafter {
         let seconds = (self.clock)().saturating_sub(since).as_secs_f64();
         // A lone root whose logits are read is no plain step.
         let seconds = if source == Source::Plain || rows > 1 { self.costs.add(rows, seconds) } else { seconds };
-        let (plain, ratio) = (self.costs.plain(), self.costs.ratio(rows));
-        let cost = if rows > 1 { ratio } else { seconds / plain };
+        let plain = self.costs.plain();
+        let cost = if plain > 0.0 { seconds / plain } else { 1.0 };
         match source {
             Source::Plain => return self.ledger.add(emitted, None),
             Source::Suffix => {
@@ -297,20 +296,25 @@ impl Drafter for MeasuredDrafter {
         }
         self.steps += 1;
         if self.steps.is_multiple_of(ANEW) {
-            self.costs.forget_drafted();
+            self.costs.forget_unused();
         }
         if self.steps < self.looks_at {
             self.under_way = Some(Step { source: Source::Plain, since: None, rows: 1 });
             return Ok(Proposal::root(root));
         }
+        // A prompt is read here, outside of all measurements.
+        self.suffixes.drafter.matched(root);
         let mut since = (self.clock)();
         let is_plain = !self.costs.knows_plain() || self.steps.is_multiple_of(REVISIT);
-        let (proposal, source) = self.drafted(root, is_plain, context)?;
+        // Where the text matches in all steps, a trial needs some of them.
+        let is_trial = self.trial.left > 0 && self.trial.is_up(self.steps) && self.takes(2);
+        let is_turn = is_trial && self.steps % TURN == 1;
+        let (proposal, source) = self.drafted(root, (is_plain, is_turn), context)?;
         if source == Source::Plain {
             // The search is no part of a plain step.
             let began = std::mem::replace(&mut since, (self.clock)());
             let searched = since.saturating_sub(began);
-            self.looks_at = self.steps + if is_plain { 1 } else { self.interval(searched) };
+            self.looks_at = self.steps + if is_plain || is_turn { 1 } else { self.interval(searched) };
         }
         self.under_way = Some(Step { source, since: Some(since), rows: proposal.draft.tree().len() });
         Ok(proposal)

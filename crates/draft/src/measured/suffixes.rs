@@ -41,6 +41,8 @@ pub(super) struct Limits<'a> {
     /// Nodes at most; with one nothing is drafted, only followed.
     pub most: usize,
     pub costs: &'a StepCosts,
+    /// Plain steps that a step may lose.
+    pub spare: f64,
     /// Tokens that another drafter emits in the time of a plain step, or 1.
     pub rate: f64,
 }
@@ -77,10 +79,11 @@ impl Suffixes {
 
     /// The size of tree, of at most `most` nodes, with which a step behind such a match emits most tokens in the time of
     /// a plain one, if it emits more than `rate`.
-    fn size(&self, class: usize, most: usize, costs: &StepCosts, rate: f64) -> Option<usize> {
+    fn size(&self, class: usize, Limits { most, costs, spare, rate }: Limits<'_>) -> Option<usize> {
         let known = SIZES.iter().zip(&self.emitted[class]).filter(|(_, mean)| mean.steps() >= FOLLOWED);
         let rates = known.map(|(&size, mean)| (size, mean.tokens() / costs.ratio(size)));
-        let paying = rates.filter(|&(size, found)| size <= most && found > MARGIN * rate);
+        let borne = |size: usize| size <= most && costs.ratio(size) - 1.0 <= spare;
+        let paying = rates.filter(|&(size, found)| borne(size) && found > MARGIN * rate);
         paying.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(size, _)| size)
     }
 
@@ -92,10 +95,9 @@ impl Suffixes {
         context: &mut DraftContext<'_>,
         limits: Limits<'_>,
     ) -> Result<Option<Proposal>, DraftError> {
-        let Limits { most, costs, rate } = limits;
         let matched = self.drafter.matched(root);
         let class = class(matched);
-        let size = self.size(class, most, costs, rate).filter(|_| matched > 0);
+        let size = self.size(class, limits).filter(|_| matched > 0);
         self.asked += 1;
         let is_new = self.emitted[class][0].steps() < OFTEN;
         let follows = self.watches.is_free(class) && (is_new || self.asked.is_multiple_of(SELDOM));

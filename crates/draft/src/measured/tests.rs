@@ -196,6 +196,16 @@ fn the_faster_of_two_drafters_is_used() {
     assert!(found.steps(is_suffix) > 10 * found.steps(is_tried), "{:?}", found.by_rows);
 }
 
+/// Neither the times that are forgotten nor the trials of the other drafter end what pays.
+#[test]
+fn drafts_that_pay_stay() {
+    let found = run(chains(7, usize::MAX, NEVER), tried(7, |_| 1), flat, 12_000);
+    // Two tokens in a step that lasts 1.07 and reads logits.
+    assert!(found.speed > 1.35 && found.steps(is_tried) > 5000, "{} {:?}", found.speed, found.steps(is_tried));
+    let found = run(chains(23, 1, |_| 20), tried(7, NEVER), flat, 60_000);
+    assert!(found.speed > 15.0 && found.by_rows[0] < 150, "{} {:?}", found.speed, found.by_rows);
+}
+
 /// Drafts pay for the first 1000 tokens and never after, or the other way round.
 #[test]
 fn choices_follow_the_text() {

@@ -31,6 +31,8 @@ fn timed_sizes_count_from_the_third_step() {
         costs.add(3, 2.0);
     }
     assert_eq!((costs.ratio(3), costs.largest()), (2.0, 3));
-    costs.forget_drafted();
+    costs.forget_unused();
+    assert_eq!(costs.ratio(3), 2.0, "it was used");
+    costs.forget_unused();
     assert_eq!((costs.ratio(3), costs.plain(), costs.largest()), (1.4, 1.0, 3));
 }

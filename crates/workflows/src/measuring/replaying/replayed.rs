@@ -35,7 +35,8 @@ struct PassTime {
 impl PassTime {
     fn add(&self, nodes: usize) {
         let seconds = self.costs.as_ref().map_or(0.0, |costs| costs.seconds(nodes));
-        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) += Duration::from_secs_f64(seconds);
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) +=
+            Duration::try_from_secs_f64(seconds).unwrap_or_default();
     }
 
     fn clock(&self) -> Clock {
