@@ -48,7 +48,7 @@ impl<const SIZES: usize> Watches<SIZES> {
         self.0.fill(None);
     }
 
-    /// Whether no draft of a class is followed.
+    /// True if no draft of this class is being followed.
     pub fn is_free(&self, class: usize) -> bool {
         self.0[class].is_none()
     }

@@ -37,7 +37,7 @@ pub struct Reader {
     ids: HashMap<String, usize>,
     /// The line of the last record without an id, and how many names were tried for it.
     unnamed: (usize, usize),
-    /// Whether the file is an array of texts: its first record is a text. `None` before that is read.
+    /// True if the first record of an array is a text, so that all are. `None` before it is read.
     of_texts: Option<bool>,
     done: bool,
 }

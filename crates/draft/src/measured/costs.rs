@@ -16,7 +16,7 @@ struct Cost {
     mean: MeanSpeed,
     /// False until a step was timed: the first one is slow, as it touches memory for the first time.
     is_warm: bool,
-    /// Whether a step was timed since [`StepCosts::forget_unused`].
+    /// True if a step of this size was timed since the last [`StepCosts::forget_unused`].
     is_used: bool,
 }
 
@@ -76,7 +76,7 @@ impl StepCosts {
         }
     }
 
-    /// Whether the mean of plain steps counts.
+    /// True once enough plain steps were timed.
     pub fn knows_plain(&self) -> bool {
         self.by_rows.first().is_some_and(|cost| cost.mean.steps() >= self.least)
     }

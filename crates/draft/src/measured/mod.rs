@@ -218,7 +218,7 @@ impl MeasuredDrafter {
         Ok(self.takes(rows).then_some((proposal, is_cut)))
     }
 
-    /// Whether the drafter that is tried drafts a step of so many rows.
+    /// True if token recycling may draft a step of so many rows: it pays, or it is on trial and the loss can be borne.
     fn takes(&self, rows: usize) -> bool {
         let (trial, cost) = (&self.trial, self.costs.ratio(rows));
         if trial.left > 0 {
@@ -226,7 +226,7 @@ impl MeasuredDrafter {
             let logits = if trial.feedback > Feedback::None { LOGITS } else { 0.0 };
             return cost - 1.0 + logits <= self.spare();
         }
-        // One whose trial ended and that does not rest pays.
+        // The trial ended and it does not rest, so it pays.
         trial.speed.steps() > 0 && self.spare() >= 0.0
     }
 

@@ -44,7 +44,7 @@ impl Trial {
         Self { tried, feedback, speed, left, lost: 0.0, until: None, rest: REST, steps: 0, tokens: 0 }
     }
 
-    /// Whether it may draft in a step.
+    /// True if it does not rest in a step.
     pub fn is_up(&self, step: usize) -> bool {
         self.until.is_none_or(|until| step >= until)
     }

@@ -182,7 +182,7 @@ impl Checkpoint {
         problems
     }
 
-    /// Whether two tensors have the same bytes in their files. True if one is absent or cannot be read.
+    /// Compares the bytes of two tensors in their files. True if they are equal, or if one is absent or cannot be read.
     fn is_copy(&self, name: &str, original: &str) -> bool {
         const PIECE: usize = 1 << 20;
         let (Some(copy), Some(entry)) = (self.entries.get(name), self.entries.get(original)) else { return true };

@@ -25,7 +25,7 @@ pub struct FitSettings {
     /// Whether the parameters before the first step are evaluated and kept too, and the best ones are those of the most
     /// [acceptance](crate::evaluation::Metrics::acceptance). So nothing is published that accepts less than the start.
     pub keep_start: bool,
-    /// Whether there are held-out positions to evaluate. If not, the newest checkpoint is the best one.
+    /// True if there are held-out positions to evaluate. Without any, the newest checkpoint is the best one.
     pub evaluates: bool,
     /// Bytes that fitting may take: parameters, moments, gradients and micro-batches at work.
     pub memory_limit: Option<u64>,
