@@ -9,6 +9,10 @@ pub struct MeanSpeed {
     steps: u32,
     seconds: f64,
     tokens: f64,
+    /// Mean of the squared tokens.
+    squares: f64,
+    /// Sum of the squared weights of the steps: one over the number of alike steps that would tell as much.
+    weights: f64,
 }
 
 impl MeanSpeed {
@@ -22,6 +26,8 @@ impl MeanSpeed {
         let weight = least.max(1.0 / f64::from(self.steps.saturating_add(1)));
         self.seconds += weight * (seconds - self.seconds);
         self.tokens += weight * (tokens - self.tokens);
+        self.squares += weight * (tokens * tokens - self.squares);
+        self.weights = (1.0 - weight).powi(2) * self.weights + weight * weight;
         self.steps = self.steps.saturating_add(1);
     }
 
@@ -38,6 +44,11 @@ impl MeanSpeed {
     /// Tokens of a step, those of all sequences together; 0 before the first one.
     pub fn tokens(&self) -> f64 {
         self.tokens
+    }
+
+    /// Standard error of [`Self::tokens`]: the deviation of single steps times the root of the sum of squared weights.
+    pub fn tokens_error(&self) -> f64 {
+        ((self.squares - self.tokens * self.tokens).max(0.0) * self.weights).sqrt()
     }
 
     /// Tokens per second after `least` steps or more.

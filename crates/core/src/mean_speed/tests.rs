@@ -11,3 +11,19 @@ fn first_steps_count_alike_and_later_ones_for_a_tenth() {
     (0..200).for_each(|_| speed.add(1.0, 3.0));
     assert!((speed.rate(4).unwrap() - 3.0).abs() < 1e-3);
 }
+
+#[test]
+fn the_error_is_that_of_a_weighted_mean() {
+    let mut speed = MeanSpeed::default();
+    assert_eq!(speed.tokens_error(), 0.0);
+    [1.0, 5.0, 1.0, 5.0].iter().for_each(|&tokens| speed.add(1.0, tokens));
+    // Four alike steps that deviate by 2.
+    assert!((speed.tokens_error() - 1.0).abs() < 1e-12);
+    // Weights of 0.1 * 0.9^i: their squares sum to 0.1 / 1.9.
+    (0..100).for_each(|_| [1.0, 5.0].iter().for_each(|&tokens| speed.add(1.0, tokens)));
+    let share = (speed.tokens() - 1.0) / 4.0;
+    let deviation = 4.0 * (share * (1.0 - share)).sqrt();
+    assert!((speed.tokens_error() - deviation * (0.1f64 / 1.9).sqrt()).abs() < 1e-6);
+    (0..400).for_each(|_| speed.add(1.0, 3.0));
+    assert!(speed.tokens_error() < 1e-6);
+}

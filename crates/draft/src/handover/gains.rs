@@ -3,12 +3,14 @@
 //! Matches fall into classes by their length: 1, 2 to 3, 4 to 7, and so on to 32 and more tokens. Of each class decayed
 //! means are kept of the tokens that a step of the first drafter emits with its best 3, 7, 15 and 39 drafts, of the
 //! time of such a step, and the same of the other drafter's steps. A step goes to the first where a tree size of it has
-//! no fewer tokens per step and 1.1 times the tokens per time, to the fastest such size.
+//! no fewer tokens per step and 1.05 times the tokens per time, to the fastest such size. Two means of its tokens have
+//! to say so: a slow one less its standard error, since few drafts tell little, and that of the last few drafts, since
+//! a text that begins to differ is to cost a few steps only.
 //!
 //! * The first drafter's drafts are followed through the text whether they were verified or not ([`Watches`]): what
 //!   would have been accepted of them is known a few tokens later, for one draft of each class at a time. So it is
-//!   measured in every class without a wrong step. It begins optimistic: a match is taken to go on for half its
-//!   length.
+//!   measured in every class without a wrong step. It begins as if two matches had gone on, one for its length and one
+//!   not at all: long ones are trusted from the start, short ones once some were followed.
 //! * The other drafter is measured where it drafts. A class that it was seldom asked in counts as all of its steps. After
 //!   64 steps of the first drafter in a class it drafts one.
 //! * Times are `T(n) / T(1)` where heads were calibrated ([`StepRatios`]). Where they were not, and of all other
@@ -29,14 +31,14 @@ use gorgon_core::tree::DraftTree;
 const SIZES: [usize; 4] = [4, 8, 16, LARGEST];
 /// Nodes of the first drafter's largest tree.
 pub const LARGEST: usize = 40;
-/// Steps that the means of the first drafter begin with.
-const BEGUN: usize = 2;
+/// Weight of a new draft in the mean of the first drafter's last drafts.
+const RECENT: f64 = 0.25;
 /// Steps of all classes that the other drafter's mean in a class begins with.
 const ALIKE: f64 = 16.0;
 /// Steps of the first drafter in a class after which the other drafts one.
 const EXPLORED: u32 = 64;
 /// By so much the first drafter has to be faster: the best of several sizes has been lucky.
-const MARGIN: f64 = 1.1;
+const MARGIN: f64 = 1.05;
 
 /// How many plain steps a step of so many rows lasts; 1 of all where nothing was measured.
 #[derive(Clone, Debug, Default)]
@@ -54,11 +56,43 @@ impl StepRatios {
     }
 }
 
+/// Means of the first drafter's steps in a class with a size of tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Followed {
+    mean: MeanSpeed,
+    /// Mean tokens of the last steps.
+    recent: f64,
+}
+
+impl Followed {
+    /// As if one step of this cost had emitted all its `rows`, and another one only its root.
+    pub fn begun(cost: f64, rows: usize) -> Self {
+        let mut begun = Self::default();
+        [1.0, rows as f64].iter().for_each(|&tokens| begun.add(cost, tokens));
+        Self { recent: rows as f64, ..begun }
+    }
+
+    pub fn add(&mut self, cost: f64, tokens: f64) {
+        self.recent += RECENT * (tokens - self.recent);
+        self.mean.add_slowly(WEIGHT, cost, tokens);
+    }
+
+    /// Tokens per step that can be counted on.
+    pub fn tokens(&self) -> f64 {
+        self.recent.min(self.mean.tokens() - self.mean.tokens_error())
+    }
+
+    /// Those over the mean cost of a step.
+    fn rate(&self) -> f64 {
+        self.tokens() / self.mean.seconds()
+    }
+}
+
 /// Means of both drafters.
 pub(super) struct Gains {
     verified: StepCosts,
     costs: OtherCosts,
-    first: [[MeanSpeed; SIZES.len()]; CLASSES],
+    first: [[Followed; SIZES.len()]; CLASSES],
     /// By class, no match included; seconds are the costs of [`OtherCosts`].
     other: [MeanSpeed; CLASSES + 1],
     /// The other's steps of all classes.
@@ -73,12 +107,9 @@ pub(super) struct Gains {
 impl Gains {
     pub fn new(ratios: StepRatios, clock: Clock) -> Self {
         let StepRatios { verified, drafted } = ratios;
-        let mut first = [[MeanSpeed::default(); SIZES.len()]; CLASSES];
-        for (class, means) in first.iter_mut().enumerate() {
-            for (mean, size) in means.iter_mut().zip(SIZES) {
-                let tokens = (1.0 + f64::from(1 << class) / 2.0).min(size as f64);
-                (0..BEGUN).for_each(|_| mean.add_slowly(WEIGHT, verified.ratio(size), tokens));
-            }
+        let mut first = [[Followed::default(); SIZES.len()]; CLASSES];
+        for (class, sizes) in first.iter_mut().enumerate() {
+            *sizes = SIZES.map(|size| Followed::begun(verified.ratio(size), size.min(1 + (1 << class))));
         }
         let (other, all) = ([MeanSpeed::default(); CLASSES + 1], MeanSpeed::default());
         let costs = OtherCosts::new(drafted, clock);
@@ -122,9 +153,8 @@ impl Gains {
         let tokens = mean(own.tokens(), self.all.tokens());
         let least = MARGIN * tokens / mean(own.seconds(), self.all.seconds());
         let sizes = self.first[class].iter().zip(SIZES).filter(|&(_, size)| size <= most);
-        let sizes = sizes.filter(|(mean, _)| mean.tokens() >= tokens);
-        let gains = sizes.filter_map(|(mean, size)| Some((mean.rate(1)?, size))).filter(|&(rate, _)| rate > least);
-        gains.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, size)| size)
+        let sizes = sizes.filter(|(followed, _)| followed.tokens() >= tokens && followed.rate() > least);
+        sizes.max_by(|(a, _), (b, _)| a.rate().total_cmp(&b.rate())).map(|(_, size)| size)
     }
 
     /// True once the other drafter has drafted a step: before that there is nothing to compare.
@@ -137,7 +167,8 @@ impl Gains {
         let classes = self.first.iter().zip(&self.other[1..]).enumerate();
         for (class, (first, other)) in classes.filter(|(_, (_, other))| other.rate(1).is_some()) {
             let size = self.size(class, LARGEST);
-            let tokens = SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, mean)| mean.tokens());
+            let tokens =
+                SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, followed)| followed.tokens());
             let (matched, other) = (1 << class, other.tokens());
             tracing::debug!(name, matched, first_nodes = size, first_tokens = tokens, other_tokens = other, "handover");
         }
@@ -159,9 +190,8 @@ impl Gains {
             self.all.add_slowly(WEIGHT, cost, tokens);
         }
         self.watches.follow(tokens, next, SIZES, |class, watched| {
-            for ((mean, size), accepted) in self.first[class].iter_mut().zip(SIZES).zip(watched.accepted) {
-                let cost = self.verified.ratio(size.min(watched.nodes()));
-                mean.add_slowly(WEIGHT, cost, accepted as f64 + 1.0);
+            for ((followed, size), accepted) in self.first[class].iter_mut().zip(SIZES).zip(watched.accepted) {
+                followed.add(self.verified.ratio(size.min(watched.nodes())), accepted as f64 + 1.0);
             }
         });
     }
