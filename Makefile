@@ -58,7 +58,7 @@ serve-clients: build ## The official openai clients of Python and Node against g
 	scripts/serve_clients/run.sh $(GORGON) $(or $(WORK),target/serve_clients)
 
 serve-load: build ## Good and bad clients against gorgon serve (SECONDS=600): texts, memory, exit code
-	python3 scripts/bench/serve_load.py --gorgon $(GORGON) --seconds $(or $(SECONDS),600) $(if $(OUT),--out $(OUT)) -- --drafter ngram:3
+	python3 scripts/bench/serve_load.py --gorgon $(GORGON) --seconds $(or $(SECONDS),600) $(if $(OUT),--out $(OUT)) -- --drafter suffix
 
 serve-page: build ## The server's page in headless Chromium, by keyboard, in light and dark (the network, once)
 	scripts/serve_page/run.sh $(GORGON)

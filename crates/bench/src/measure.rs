@@ -129,38 +129,46 @@ impl Comparison<'_> {
     ) -> Result<Vec<Run>, BenchError> {
         let mut runs = vec![];
         for round in 0..rounds {
-            runs.extend(self.run_round(prompts, round, observe)?);
+            let mut target = self.warmed_up(prompts)?;
+            runs.extend(self.run_round(&mut target, prompts, round, observe)?);
         }
         Ok(runs)
     }
 
-    /// One round of [`Self::run`].
+    /// A target for a round, on which a prompt was decoded: what runs first pays for pages and caches that later runs
+    /// find warm, and a recorded step is recorded for a length.
+    ///
+    /// # Errors
+    /// As of a single run.
+    pub fn warmed_up(&mut self, prompts: &[BenchPrompt]) -> Result<DecoderTarget, BenchError> {
+        let longest = prompts.iter().max_by_key(|prompt| prompt.ids.len());
+        let mut target = self.target(longest.map_or(0, |prompt| prompt.ids.len()));
+        if let Some(first) = if self.recorded.is_some() { longest } else { prompts.first() } {
+            self.plain(&mut target, &first.ids)?;
+            self.drafted(&mut target, &first.ids)?;
+        }
+        Ok(target)
+    }
+
+    /// One round of [`Self::run`], on a target of [`Self::warmed_up`].
     ///
     /// # Errors
     /// As of a single run.
     pub fn run_round(
         &mut self,
+        target: &mut DecoderTarget,
         prompts: &[BenchPrompt],
         round: usize,
         observe: &mut dyn FnMut(),
     ) -> Result<Vec<Run>, BenchError> {
-        let longest = prompts.iter().map(|p| p.ids.len()).max().unwrap_or(0);
-        let mut target = self.target(longest);
         let mut runs = vec![];
-        // What runs first pays for pages and caches that later runs find warm; a recorded step is recorded for a
-        // length.
-        let first = if self.recorded.is_some() { prompts.iter().max_by_key(|p| p.ids.len()) } else { prompts.first() };
-        if let Some(first) = first {
-            self.plain(&mut target, &first.ids)?;
-            self.drafted(&mut target, &first.ids)?;
-        }
         for (i, prompt) in prompts.iter().enumerate() {
             let drafted_first = (round + i) % 2 == 1;
-            let early = if drafted_first { Some(self.drafted(&mut target, &prompt.ids)?) } else { None };
-            let plain = self.plain(&mut target, &prompt.ids)?;
+            let early = if drafted_first { Some(self.drafted(target, &prompt.ids)?) } else { None };
+            let plain = self.plain(target, &prompt.ids)?;
             let drafted = match early {
                 Some(drafted) => drafted,
-                None => self.drafted(&mut target, &prompt.ids)?,
+                None => self.drafted(target, &prompt.ids)?,
             };
             let same = plain.ids == drafted.ids;
             runs.push(record(prompt, round, false, &plain, true));

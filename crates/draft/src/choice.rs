@@ -66,11 +66,14 @@ impl FromStr for DrafterChoice {
         if let Some((first, other)) = text.split_once(ELSE) {
             return handover(first, other);
         }
+        if text.contains(BELOW) {
+            return Err(format!("{text:?} names no drafter to hand over to: end it with {ELSE}DRAFTER"));
+        }
         let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
         if let Some(parsed) = Composed::parse(name, arguments) {
             return parsed.map(Self::Composed);
         }
-        if let Some(parsed) = TrainingFree::parse(name, arguments) {
+        if let Some(parsed) = training_free(text) {
             return parsed.map(Self::TrainingFree);
         }
         let heads = HeadsMethod::ALL.into_iter().find(|method| method.name() == text);
@@ -85,6 +88,13 @@ impl FromStr for DrafterChoice {
     }
 }
 
+/// `NAME` or `NAME:ARGUMENTS` of a method without weights; `None` if no such method has the name.
+fn training_free(text: &str) -> Option<Result<TrainingFree, String>> {
+    let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
+    let parsed = TrainingFree::parse(name, arguments)?;
+    Some(if text.ends_with(':') { Err(format!("{text:?}: nothing follows the colon")) } else { parsed })
+}
+
 /// `FIRST[,below=N]` and the drafter after `,else=`.
 fn handover(first: &str, other: &str) -> Result<DrafterChoice, String> {
     let (first, below) = first.rsplit_once(BELOW).map_or((first, None), |(first, below)| (first, Some(below)));
@@ -93,8 +103,7 @@ fn handover(first: &str, other: &str) -> Result<DrafterChoice, String> {
         _ => Err(format!("below={below}: a whole number of tokens from 1 on is expected")),
     };
     let below = below.map(number).transpose()?;
-    let (name, arguments) = first.split_once(':').unwrap_or((first, ""));
-    let parsed = TrainingFree::parse(name, arguments).unwrap_or_else(|| Err(unknown_first(first)))?;
+    let parsed = training_free(first).unwrap_or_else(|| Err(unknown_first(first)))?;
     let first = parsed.declining_below(below.unwrap_or(1))?;
     Ok(DrafterChoice::Handover { first, below, other: Box::new(other.parse()?) })
 }
@@ -118,7 +127,13 @@ fn unknown(text: &str) -> String {
     known.extend(Composed::SYNTAX);
     known.extend(["oracle:R1,R2,…", "suffix[:STORE][,below=N],else=DRAFTER"]);
     // Without what may follow a name.
-    let names = known.iter().map(|name| name.split([':', '[', ',']).next().unwrap_or(name));
+    let name = |text: &'static str| text.split([':', '[', ',']).next().unwrap_or(text);
+    let forms: Vec<&str> =
+        known.iter().copied().filter(|known| text.split([':', ',']).next() == Some(name(known))).collect();
+    if !forms.is_empty() {
+        return format!("{text:?} is not of the form {}", forms.join(" or "));
+    }
+    let names = known.iter().map(|known| name(known));
     let suggestion = did_you_mean(text, names);
     match suggestion.is_empty() {
         true => format!("no drafter is called {text:?}; known are {}", known.join(", ")),

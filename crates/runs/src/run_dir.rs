@@ -16,7 +16,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// The file that a process at work holds locked.
-const LOCK: &str = "lock";
+pub const LOCK: &str = "lock";
 
 /// A run's folder, to read from: any number of processes can, also while another one writes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -117,6 +117,9 @@ impl Compiled {
     fn start((path, source): Source, limits: Limits) -> Result<Self, TemplateError> {
         // Jinja reads every line end as a line feed.
         let source = generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
+        if source.trim().is_empty() {
+            return Err(TemplateError::Invalid { path, reason: "it is empty".into() });
+        }
         if source.len() > limits.template_bytes {
             let reason = format!("longer than {} bytes", limits.template_bytes);
             return Err(TemplateError::Invalid { path, reason });

@@ -34,7 +34,15 @@ impl Failure {
 
     /// A file or folder that cannot be read or written. A full or broken disk is no fault of the input.
     pub fn io(path: &Path, error: &io::Error) -> Self {
-        Self::new(one_line(&format!("{}: {error}", path.display())), kind_of(error))
+        let reason = match error.kind() {
+            io::ErrorKind::NotADirectory => {
+                let file = path.ancestors().skip(1).find(|part| part.exists()).unwrap_or(path);
+                format!("{} is no folder", file.display())
+            }
+            io::ErrorKind::IsADirectory => "it is a folder, and a file is expected".into(),
+            _ => error.to_string(),
+        };
+        Self::new(one_line(&format!("{}: {reason}", path.display())), kind_of(error))
     }
 
     /// A place where a test file could not be written before the work began; classified as by [`Self::io`].

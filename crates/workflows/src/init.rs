@@ -75,13 +75,13 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
         Ok((document, plan)) => (document, Some(plan.memory)),
         Err(_) => (Value::Null, None),
     };
+    files::check_writable(dir)?;
     std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir, &error))?;
     for (path, text) in paths.iter().zip(&texts) {
-        files::check_writable(path.parent().unwrap_or(dir))?;
         gorgon_runs::atomic::write(path, |file| file.write_all(text.as_bytes()))
             .map_err(|error| Failure::run(format!("{}: {error}", path.display())))?;
     }
-    let run = dir.join("checkpoints").join(format!("{method}-{}-1", hub_id::stem(model, &folder)));
+    let run = next_run(&dir.join("checkpoints"), &format!("{method}-{}", hub_id::stem(model, &folder)));
     // Heads that were fitted together with the model draft for the fitted one.
     let target = if method == "medusa-2" { visible::word(&run.join(MERGED)) } else { visible::word(model) };
     let with = format!("--model {target} --heads {}", visible::word(&run));
@@ -94,6 +94,15 @@ pub fn write(options: &Options<'_>, settings: &Settings) -> Result<Written, Fail
         format!("gorgon chat {with}"),
     ];
     Ok(Written { files: paths.to_vec(), commands, plan, memory })
+}
+
+/// The folder that a training with this stem will make if it is the next one.
+fn next_run(parent: &Path, stem: &str) -> PathBuf {
+    let mut number = 1;
+    while parent.join(format!("{stem}-{number}")).exists() {
+        number += 1;
+    }
+    parent.join(format!("{stem}-{number}"))
 }
 
 /// Both configs, with comments.

@@ -68,7 +68,11 @@ impl CorrectionLog {
             return Err(Failure::input(message).hint("name another folder"));
         }
         files::check_writable(dir)?;
-        std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir, &error))?;
+        let mut builder = std::fs::DirBuilder::new();
+        // It will hold what people ask, so a new folder is its owner's alone.
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(dir).map_err(|error| Failure::io(dir, &error))?;
         let known = shard::files(dir).unwrap_or_default();
         if let Some(other) = known.first().filter(|file| !is_log(file)) {
             let message = format!("--learn {shown}: {} is not of a log of corrections", other.display());

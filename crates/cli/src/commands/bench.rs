@@ -13,6 +13,7 @@ use gorgon_workflows::measuring::side_by_side::{Measured, execute_beside};
 use std::process::ExitCode;
 
 pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
+    args.out.iter().chain(&args.plot).try_for_each(|path| files::check_output(path))?;
     if let Some(url) = &args.url {
         return remote::run(args, url, settings);
     }

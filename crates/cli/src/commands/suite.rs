@@ -16,6 +16,7 @@ use std::process::ExitCode;
 /// # Errors
 /// When weights cannot be written or the other program cannot be run.
 pub fn run(args: &Suite, settings: &Settings) -> Result<ExitCode, Failure> {
+    args.out.iter().try_for_each(|path| files::check_output(path))?;
     if args.measured == SuiteDevice::Gpu {
         return run_gpu(args, settings);
     }

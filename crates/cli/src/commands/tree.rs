@@ -57,6 +57,12 @@ fn sequoia(args: &Sequoia, settings: &Settings) -> Result<ExitCode, Failure> {
         }
     }
     settings.console.say(format!("stored as {}", path.display()));
+    if choice.speedup < 1.0 {
+        settings.console.say(
+            "warning: it is expected to be slower than plain decoding, and is the heads' tree from now on; \
+             gorgon tree calibrate stores the fastest one",
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 

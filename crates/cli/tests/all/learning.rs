@@ -1,6 +1,8 @@
 //! `chat --learn` and `serve --learn`: the text stays, corrections become training data, what drafts is fitted to them,
 //! and a running program takes the newer weights up.
 
+mod rollback;
+
 use crate::chain;
 use crate::gorgon;
 
@@ -210,6 +212,8 @@ fn a_server_takes_learnt_heads_up() {
     assert!(said.contains("published: "), "{said}");
     let learnt = std::fs::read(&weights).unwrap();
     assert!(learnt != start);
+    let previous = Path::new(&live).join("previous.safetensors");
+    assert!(std::fs::read(&previous).unwrap() == start);
     server.waits_for("newer weights of the drafter");
     let after: Vec<String> = questions().iter().map(|question| server.answer(question)).collect();
     assert_eq!(after, before);
@@ -217,6 +221,7 @@ fn a_server_takes_learnt_heads_up() {
     let said = learn(&job, &live, &["training.learning_rate=100.0", "training.steps=4"]);
     assert!(said.contains("stays as it is"), "{said}");
     assert!(std::fs::read(&weights).unwrap() == learnt);
+    assert!(std::fs::read(&previous).unwrap() == start);
     replace(&weights, &learnt[..learnt.len() / 2]);
     server.waits_for("newer weights of the drafter are not used");
     assert_eq!(server.answer(&questions()[0]), before[0]);

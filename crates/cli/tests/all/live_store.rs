@@ -44,6 +44,29 @@ impl Drop for Served {
     }
 }
 
+/// A round of `bench` drafts from no answer of the warm-up or of an earlier round: neither from a store that grows nor
+/// from what a drafter keeps of texts.
+#[test]
+fn rounds_of_a_measurement_know_nothing_of_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let prompts = folder.path().join("prompts.jsonl");
+    std::fs::write(&prompts, "{\"prompt\": \"What is 12 plus 30?\"}\n{\"prompt\": \"Count from 1 to 12.\"}\n").unwrap();
+    let steps = |drafter: &str| {
+        let prompts = prompts.to_str().unwrap();
+        let args = ["bench", "--model", &tiny(), "--prompts", prompts, "--drafter", drafter, "--rounds", "2", "--json"];
+        let runs = json(&gorgon(&args))["runs"].clone();
+        let drafted = runs.as_array().unwrap().iter().filter(|run| run["drafted"] == true);
+        let steps: Vec<u64> = drafted.map(|run| run["steps"].as_u64().unwrap()).collect();
+        assert_eq!((steps.len(), &steps[..2]), (4, &steps[2..]), "{drafter}");
+        steps
+    };
+    let own = steps("suffix");
+    let stored = steps("suffix:live");
+    // The second prompt may be drafted from the first one's answer.
+    assert!(stored[0] == own[0] && stored[1] <= own[1], "{stored:?} {own:?}");
+    steps("recycle");
+}
+
 /// Eight clients ask while others save the store. All answers are in it then, and each text is the model's own.
 #[test]
 fn a_server_keeps_the_answers_of_all_its_clients() {
@@ -176,18 +199,31 @@ fn a_store_is_as_long_as_the_server_says() {
     }
 }
 
-/// Of prompts that come again, the answers of the first round are drafted in the next ones.
+/// Of prompts that come again in a round, the first answers are drafted in the next ones.
 #[test]
 fn a_run_drafts_from_its_own_answers() {
-    let (model, prompts) = (tiny(), tiny().replace("checkpoints/tiny", "datasets/tiny-chat/held_out.jsonl"));
+    let (model, held_out) = (tiny(), tiny().replace("checkpoints/tiny", "datasets/tiny-chat/held_out.jsonl"));
+    let held_out = std::fs::read_to_string(held_out).unwrap();
+    let some: Vec<&str> = held_out.lines().take(6).collect();
+    let named = |(number, line): (usize, &&str)| {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        record["id"] = number.into();
+        record.to_string()
+    };
+    let lines: Vec<String> = some.repeat(3).iter().enumerate().map(named).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let prompts = folder.path().join("prompts.jsonl");
+    std::fs::write(&prompts, lines.join("\n")).unwrap();
     let tokens = |drafter: &str| {
-        let args = ["bench", "--model", &model, "--prompts", &prompts, "--drafter", drafter, "--limit", "6", "--json"];
-        let found = json(&finished(&[&args[..], &["--max-new-tokens", "40", "--rounds", "3"]].concat(), &[]));
+        let prompts = prompts.to_str().unwrap();
+        let args = ["bench", "--model", &model, "--prompts", prompts, "--drafter", drafter, "--limit", "18", "--json"];
+        let found = json(&finished(&[&args[..], &["--max-new-tokens", "40", "--rounds", "1"]].concat(), &[]));
         found["summary"]["tokens_per_step"].as_f64().unwrap()
     };
     let (alone, live) = (tokens("suffix"), tokens("suffix:live"));
     assert!(live > 1.3 * alone, "{live} {alone}");
-    assert!(tokens("rest:live:2,else=suffix") > 1.3 * alone);
+    // By a fixed rule: measured gains depend on a clock.
+    assert!(tokens("rest:live:2,below=1,else=suffix") > 1.3 * alone);
 }
 
 #[test]

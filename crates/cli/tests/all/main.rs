@@ -31,6 +31,7 @@ mod learning;
 mod live_store;
 mod logging;
 mod matrix;
+mod misplaced;
 mod options;
 mod paths;
 mod quantize;

@@ -170,7 +170,16 @@ impl Gains {
             let tokens =
                 SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, followed)| followed.tokens());
             let (matched, other) = (1 << class, other.tokens());
-            tracing::debug!(name, matched, first_nodes = size, first_tokens = tokens, other_tokens = other, "handover");
+            let drafts = if size.is_some() { "first" } else { "other" };
+            tracing::debug!(
+                name,
+                matched,
+                drafts,
+                first_nodes = size,
+                first_tokens = tokens,
+                other_tokens = other,
+                "handover"
+            );
         }
     }
 

@@ -87,6 +87,11 @@ fn names_are_read_and_written() {
         ("suffix,else=nobody", "no drafter is called \"nobody\""),
         ("suffix,below=0,else=ngram:2", "below=0"),
         ("suffix,below=x,else=ngram:2", "below=x"),
+        ("suffix,below=3", "end it with ,else=DRAFTER"),
+        ("suffix:,else=ngram:2", "\"suffix:\": nothing follows the colon"),
+        ("recycle:", "nothing follows the colon"),
+        ("suffix,least=2", "is not of the form suffix[:STORE] or suffix[:STORE][,below=N],else=DRAFTER"),
+        ("partial,small=DIR", "is not of the form partial:B,C"),
     ] {
         let message = wrong.parse::<DrafterChoice>().unwrap_err();
         assert!(message.contains(words), "{wrong}: {message}");

@@ -91,6 +91,13 @@ impl StepCosts {
         self.by_rows.len().max(1)
     }
 
+    /// True if steps of so many rows were timed.
+    pub fn knows(&self, rows: usize) -> bool {
+        rows.checked_sub(1)
+            .and_then(|index| self.by_rows.get(index))
+            .is_some_and(|cost| cost.mean.steps() >= self.least)
+    }
+
     /// `T(n) / T(1)`, at least 1: linear between the sizes that were measured and beyond them.
     pub fn ratio(&self, rows: usize) -> f64 {
         let plain = self.plain();

@@ -128,14 +128,23 @@ impl Suffixes {
         });
     }
 
-    /// Logs the tokens of a step by the length of the match, and how many were drafted.
+    /// Logs the tokens of a step by the length of the match, which sizes of tree pay, and how many steps were drafted.
     pub fn report(&self, steps: usize, costs: &StepCosts) {
+        let [.., most] = SIZES;
         for (class, means) in self.emitted.iter().enumerate().filter(|(_, means)| means[0].steps() >= FOLLOWED) {
             let tokens = means.map(|mean| (mean.tokens() * 100.0).round() / 100.0);
-            tracing::debug!(matched = 1 << class, rows = ?SIZES, ?tokens, "suffix drafts");
+            let size = self.size(class, Limits { most, costs, spare: f64::INFINITY, rate: 1.0 });
+            let verdict = size.map_or_else(|| "none pays".to_owned(), |size| format!("{size} rows pay"));
+            tracing::debug!(matched = 1 << class, rows = ?SIZES, ?tokens, verdict, "suffix drafts");
         }
-        let times = SIZES.map(|rows| (costs.ratio(rows) * 100.0).round() / 100.0);
-        let per_step = self.tokens as f64 / self.steps.max(1) as f64;
-        tracing::debug!(drafted = self.steps, of = steps, tokens_per_step = per_step, rows = ?SIZES, ?times, "suffix");
+        let times = SIZES.map(|rows| {
+            let sign = if costs.knows(rows) { "" } else { "~" };
+            format!("{sign}{:.2}", costs.ratio(rows))
+        });
+        let (times, per_step) = (times.join(" "), self.tokens as f64 / self.steps.max(1) as f64);
+        tracing::debug!(
+            drafted = self.steps, of = steps, tokens_per_step = per_step, rows = ?SIZES, times, margin = MARGIN,
+            "suffix drafts pay with more tokens than times, by the margin (~: not measured)"
+        );
     }
 }

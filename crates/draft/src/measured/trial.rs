@@ -84,10 +84,12 @@ impl Trial {
 
     /// Logs its steps, of so many in all.
     pub fn report(&self, steps: usize) {
-        if self.steps > 0 {
-            let per_step = self.tokens as f64 / self.steps as f64;
-            let name = self.tried.drafter.name();
-            tracing::debug!(name, drafted = self.steps, of = steps, tokens_per_step = per_step, "tried");
+        let name = self.tried.drafter.name();
+        if self.steps == 0 {
+            return tracing::debug!(name, of = steps, "not tried: it had no drafts, or wrong ones would cost too much");
         }
+        let per_step = self.tokens as f64 / self.steps as f64;
+        let verdict = if self.left == 0 { "pays" } else { "does not pay, or is not known to" };
+        tracing::debug!(name, drafted = self.steps, of = steps, tokens_per_step = per_step, verdict, "tried");
     }
 }

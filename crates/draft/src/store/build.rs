@@ -73,7 +73,7 @@ impl StoreBuilder {
         let last = ranks.len() as u32 - 1;
         let mut prefixes = suffix_array(&mut ranks)?;
         prefixes.iter_mut().for_each(|at| *at = last - *at);
-        let body = Body { text: self.text, documents: self.documents, suffixes, prefixes };
+        let body = Body { text: self.text, suffixes, prefixes };
         Ok(body.bytes(tokenizer))
     }
 }

@@ -57,7 +57,9 @@ impl Header {
         if entries.checked_mul(ENTRY as u64) != Some(length) || entries > MOST_ENTRIES as u64 {
             return Err(invalid(format!("its header says {entries} entries, and {length} bytes follow it")));
         }
-        if documents >= entries || vocab > SEPARATOR {
+        // Documents have tokens, and there is at least one.
+        let least = documents.saturating_mul(2).saturating_add(1);
+        if documents == 0 || entries < least || vocab == 0 || vocab > SEPARATOR {
             return Err(invalid(format!("its header is damaged: {documents} documents, tokens below {vocab}")));
         }
         Ok(Self { vocab, entries: entries as usize, documents: documents as usize, tokenizer, contents })
@@ -88,7 +90,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 pub(super) struct Body {
     /// With a separator in front of, between and behind documents.
     pub text: Vec<Token>,
-    pub documents: usize,
     /// Positions by what follows them.
     pub suffixes: Vec<u32>,
     /// Positions by what precedes them, themselves included.
@@ -101,16 +102,26 @@ impl Body {
         let mut bytes = Vec::with_capacity(self.text.len() * ENTRY);
         self.text.iter().for_each(|token| bytes.extend_from_slice(&token.to_le_bytes()[..TEXT]));
         self.suffixes.iter().chain(&self.prefixes).for_each(|at| bytes.extend_from_slice(&at.to_le_bytes()));
+        let (documents, vocab) = counts(self.text.iter().copied());
         let header = Header {
-            vocab: self.text.iter().filter(|&&token| token != SEPARATOR).max().map_or(0, |token| token + 1),
+            vocab,
             entries: self.text.len(),
-            documents: self.documents,
+            documents,
             tokenizer: tokenizer.to_owned(),
             contents: hash_bytes(&bytes),
         };
         bytes.splice(0..0, header.bytes());
         bytes
     }
+}
+
+/// Documents of a text, and its greatest token and 1.
+fn counts(text: impl Iterator<Item = Token>) -> (usize, Token) {
+    let (separators, vocab) = text.fold((0, 0), |(separators, vocab), token| match token {
+        SEPARATOR => (separators + 1, vocab),
+        token => (separators, vocab.max(token + 1)),
+    });
+    (usize::saturating_sub(separators, 1), vocab)
 }
 
 /// The bytes of a store.
@@ -160,7 +171,9 @@ impl Store {
             return Err(StoreError::invalid(path, "it is no store of gorgon store build"));
         }
         // SAFETY: stores appear by renaming, and this program never writes into one that exists. Every value that is
-        // read is checked where it is used, so other contents are wrong drafts at worst.
+        // read is checked where it is used, so other contents are wrong drafts at worst. If another program cuts the
+        // file short, the system ends this process when it reads behind the end: the manual says to replace stores, not
+        // to overwrite them.
         let map = unsafe { Mmap::map(&file) }.map_err(StoreError::io(path))?;
         Self::over(Bytes::Mapped(map), path)
     }
@@ -213,17 +226,27 @@ impl Store {
         &self.header.tokenizer
     }
 
-    /// Reads the whole file and compares it with the hash that was written.
+    /// Reads the whole file and compares it with the hash that was written, and its header with what follows it.
     ///
     /// # Errors
     /// When it was changed since.
     pub fn verify(&self) -> Result<(), StoreError> {
         let found = hash_bytes(self.map.get(HEADER..).unwrap_or_default());
-        if found == self.header.contents {
-            return Ok(());
+        if found != self.header.contents {
+            let reason = format!("its SHA-256 is {found}, and {} when it was written", self.header.contents);
+            return Err(StoreError::invalid(&self.path, reason));
         }
-        let reason = format!("its SHA-256 is {found}, and {} when it was written", self.header.contents);
-        Err(StoreError::invalid(&self.path, reason))
+        let text = self.map.get(HEADER..).unwrap_or_default().chunks_exact(TEXT).take(self.header.entries);
+        let text = text.map(|bytes| Token::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]));
+        let (documents, vocab) = counts(text);
+        if (documents, vocab) != (self.header.documents, self.header.vocab) {
+            let Header { documents: named, vocab: below, .. } = self.header;
+            let reason = format!(
+                "its header is damaged: {named} documents, tokens below {below}; it has {documents}, and tokens below {vocab}"
+            );
+            return Err(StoreError::invalid(&self.path, reason));
+        }
+        Ok(())
     }
 
     pub(super) fn entries(&self) -> usize {

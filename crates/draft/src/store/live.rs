@@ -92,6 +92,11 @@ impl LiveStore {
         }
     }
 
+    /// Forgets all answers.
+    pub fn clear(&self) {
+        *self.state() = State::default();
+    }
+
     /// The store that drafts are looked up in: all answers but the newest ones. `None` before the first.
     pub fn snapshot(&self) -> Option<Arc<Store>> {
         self.state().snapshot.clone()

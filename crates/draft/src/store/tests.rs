@@ -140,13 +140,34 @@ fn headers_must_fit_their_files() {
     for entries in [0, 7, 9, u64::MAX, u64::MAX / 11 + 1, 1 << 31] {
         refused(&with(16, &entries.to_le_bytes()), "entries");
     }
-    refused(&with(24, &u64::MAX.to_le_bytes()), "documents");
     refused(&with(40, b"\xff"), "no SHA-256");
     assert!(Store::open(folder.path()).unwrap_err().to_string().contains("not an ordinary file"));
     assert!(matches!(Store::open(&folder.path().join("none")), Err(StoreError::Io { .. })));
     let flipped = folder.path().join("flipped");
     std::fs::write(&flipped, with(200, b"\xff")).unwrap();
     assert!(Store::open(&flipped).unwrap().verify().unwrap_err().to_string().contains("SHA-256"));
+}
+
+#[test]
+fn headers_must_be_true() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    written(&path, &[vec![1, 2, 3], vec![2, 3]]);
+    let bytes = std::fs::read(&path).unwrap();
+    let with = |at: usize, value: &[u8]| {
+        let mut changed = bytes.clone();
+        changed[at..at + value.len()].copy_from_slice(value);
+        changed
+    };
+    for documents in [0, 4, u64::MAX] {
+        refused(&with(24, &documents.to_le_bytes()), "documents");
+    }
+    refused(&with(12, &0u32.to_le_bytes()), "tokens below 0");
+    // Such headers could be those of another text.
+    for (at, value) in [(24, 1), (24, 3), (12, 9)] {
+        let store = Store::of_bytes(with(at, &[value]), &path).unwrap();
+        assert!(store.verify().unwrap_err().to_string().contains("it has 2, and tokens below 4"));
+    }
 }
 
 /// Wrong entries end in wrong matches, and in nothing else.

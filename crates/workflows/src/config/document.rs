@@ -42,7 +42,7 @@ impl Document {
         if size > MAX_BYTES {
             return Err(wrong(&format_args!("{size} bytes are too many for a config")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path, &error))?;
         let mut document = Self::parse(&shown, &text)?;
         overrides.iter().try_for_each(|given| document.apply(given))?;
         Ok(document)

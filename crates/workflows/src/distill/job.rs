@@ -1,6 +1,7 @@
 //! A distillation with everything that is known before the model is loaded.
 
 use super::memory_budget;
+use super::parts::PREFIX;
 use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::prompts::Source;
@@ -10,7 +11,7 @@ use crate::{config, files, load};
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
 use gorgon_data::distill;
-use gorgon_data::manifest::{IDENTITY, REPORT};
+use gorgon_data::manifest::IDENTITY;
 use gorgon_data::prompts::{self, Gathered, PromptFile};
 use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
@@ -18,6 +19,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use gorgon_model::weights::Checkpoint;
 use gorgon_runs::provenance::hash_file;
+use gorgon_runs::run_dir::LOCK;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -164,17 +166,11 @@ impl Job {
                 let changed = difference(&known, &self.identity()?);
                 changed.map_or(Ok(true), |difference| Err(begun_otherwise(folder, &difference)))
             }
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::io(&path, &error)),
-            Err(_) => match [JOURNAL, CONFIG, REPORT].iter().find(|file| folder.join(file).exists()) {
-                Some(file) => {
-                    let message = format!(
-                        "{}: {file} is there without {IDENTITY}, so it may be somebody else's",
-                        folder.display()
-                    );
-                    Err(Failure::input(message).hint("name another folder with out=…"))
-                }
-                None => Ok(false),
-            },
+            Err(error) if error.kind() == ErrorKind::NotFound => check_unused(folder).map(|()| false),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                Err(Failure::input(format!("{}: it is no folder", folder.display())))
+            }
+            Err(error) => Err(Failure::io(&path, &error)),
         }
     }
 
@@ -231,6 +227,25 @@ impl Job {
                 .map_err(|error| Failure::input(format!("{} line {}: {error}", prompt.source, prompt.line)))
         };
         prompts_with_answers.into_par_iter().map(row).collect()
+    }
+}
+
+/// Fails where a folder that is not this job's holds files: they are somebody else's.
+fn check_unused(folder: &Path) -> Result<(), Failure> {
+    let entries = match folder.read_dir() {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::io(folder, &error)),
+    };
+    // Beside what an interrupted write left, the lock and the folders of parts come before the identity.
+    let is_own = |name: &String| name == LOCK || [".gorgon-", PREFIX].iter().any(|start| name.starts_with(start));
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    match names.filter(|name| !is_own(name)).min() {
+        None => Ok(()),
+        Some(file) => {
+            let message = format!("{}: {file} is there, and no {IDENTITY} of a distillation", folder.display());
+            Err(Failure::input(message).hint("name another folder with out=…"))
+        }
     }
 }
 

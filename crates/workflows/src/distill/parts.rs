@@ -31,7 +31,7 @@ impl FromStr for Part {
 }
 
 /// Prefix of a part's folder name.
-const PREFIX: &str = "part-";
+pub(super) const PREFIX: &str = "part-";
 
 impl Part {
     /// Its folder in that of the job.

@@ -33,7 +33,7 @@ impl Job {
         started: Instant,
         settings: &Settings,
     ) -> Result<Value, Failure> {
-        check_masks(rows)?;
+        check_masks(rows, without)?;
         let identity = self.identity()?;
         let written = write_shards(folder, rows, &identity)?;
         let usage = usage.with_disk(files::folder_bytes(folder));
@@ -86,13 +86,15 @@ fn write_shards(folder: &Path, rows: &[Row], identity: &Value) -> Result<usize, 
 }
 
 /// A conversation without a label would teach nothing, and says that something is wrong with the template or the data.
-fn check_masks(rows: &[Row]) -> Result<(), Failure> {
+fn check_masks(rows: &[Row], without: &BTreeMap<String, usize>) -> Result<(), Failure> {
     if let Some(row) = rows.iter().find(|row| row.example.labels() == 0) {
         let message = format!("{} line {} ({}): its loss mask is empty", row.source, row.line, row.id);
         return Err(Failure::input(message).hint("look at it with gorgon distill --preview"));
     }
     if rows.is_empty() {
-        return Err(Failure::input("no conversation has an answer: there is nothing to train on"));
+        let most = without.iter().max_by_key(|(_, count)| **count);
+        let why = most.map(|(reason, count)| format!(" ({count} of them: {reason})")).unwrap_or_default();
+        return Err(Failure::input(format!("no conversation has an answer{why}: there is nothing to train on")));
     }
     Ok(())
 }

@@ -187,6 +187,12 @@ impl Drafting {
         matches!(self.choice, DrafterChoice::Model(_) | DrafterChoice::Heads(_))
     }
 
+    /// Whether the drafter goes by texts that it has seen, or by times of their steps. The first text decodes as the
+    /// second one does where heads or a draft model draft alone.
+    pub fn keeps_texts(&self) -> bool {
+        !self.learns() && !matches!(self.choice, DrafterChoice::Oracle(_))
+    }
+
     /// The heads that draft, and as what.
     pub fn heads(&self) -> Option<(&DrafterChoice, &HeadsFolder)> {
         self.heads.as_ref().map(|folder| (&self.choice, folder))

@@ -6,7 +6,7 @@ use crate::units::bytes;
 use gorgon_model::config::ModelConfig;
 use gorgon_model::layout;
 use gorgon_model::weights::Checkpoint;
-use gorgon_text::template::ChatTemplate;
+use gorgon_text::template::{ChatTemplate, TemplateError};
 use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -39,7 +39,11 @@ pub(super) fn report(dir: &Path) -> Result<Report, Failure> {
         }
     };
     let template = ChatTemplate::load(dir);
-    notes.extend(template.as_ref().err().map(ToString::to_string));
+    if let Err(error) = &template {
+        // A model may have none.
+        let found = if matches!(error, TemplateError::Missing { .. }) { &mut notes } else { &mut problems };
+        found.push(error.to_string());
+    }
     let mut facts = facts(&checkpoint.resolved(&config), tokenizer, template.is_ok());
     quantisation(&mut facts, &mut notes, &config, &checkpoint);
     storage(&mut facts, &checkpoint);

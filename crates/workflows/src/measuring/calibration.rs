@@ -103,7 +103,7 @@ fn decoded(options: &Options, found: &Calibrated, settings: &Settings) -> Result
         let options = Options { tree: Some(tree), limit: options.limit.min(DECODED_PROMPTS), ..options.clone() };
         let mut setup = Setup::recorded(&options, settings)?;
         let prompts = setup.prompts.clone();
-        let runs = setup.comparison(settings.seed).run_round(&prompts, 0, &mut || ())?;
+        let runs = setup.run_round(&prompts, 0, settings.seed, &mut || ())?;
         if let Some(Summary { tokens_per_step, speedup, .. }) = summarise(&runs) {
             decoded.push(DecodedTree { tree: name, tokens_per_step, speedup });
         }

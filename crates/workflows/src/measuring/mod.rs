@@ -12,12 +12,13 @@ use crate::failure::Failure;
 use crate::load;
 use crate::prompts::{self, Opening};
 use crate::settings::Settings;
-use gorgon_bench::measure::{self, BenchPrompt};
+use gorgon_bench::measure::{self, BenchPrompt, Run};
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, Greedy, RuleChoice};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeChoice;
+use gorgon_draft::choice::Drafters;
 use gorgon_draft::drafter::NoDrafter;
 use gorgon_infer::{Limits, RecordedPair, decode};
 use gorgon_model::config::ModelConfig;
@@ -63,6 +64,8 @@ pub struct Setup {
     pub drafting: Drafting,
     /// The drafter with its weights.
     pub loaded: Loaded,
+    /// Makes further ones of the same weights, where a drafter keeps texts.
+    drafters: Option<Drafters>,
     /// The acceptance rule.
     pub rule: Box<dyn AcceptanceRule>,
     /// Its name.
@@ -116,13 +119,35 @@ impl Setup {
         let (rule, rule_name) = (choice.rule(transform), choice.to_string());
         let tokens = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0) + new_tokens;
         let recorded = if record { recording::steps(&drafting, &decoder, tokens, choice)? } else { None };
-        let loaded = match recorded {
+        let drafters = if drafting.keeps_texts() { Some(drafting.drafters(&decoder)?) } else { None };
+        let loaded = match (&recorded, &drafters) {
             // Recorded steps have the heads on the device already.
-            Some(_) => Loaded::Other(Box::new(NoDrafter)),
-            None => drafting.load(&decoder, settings.seed)?,
+            (Some(_), _) => Loaded::Other(Box::new(NoDrafter)),
+            (None, Some(drafters)) => Loaded::Other(drafting.drafter(drafters)),
+            (None, None) => drafting.load(&decoder, settings.seed)?,
         };
         let recorded = recorded.map(RecordedPair::new);
-        Ok(Self { decoder, drafting, loaded, rule, rule_name, limits, prompts, recorded })
+        Ok(Self { decoder, drafting, loaded, drafters, rule, rule_name, limits, prompts, recorded })
+    }
+
+    /// Decodes some prompts plainly and drafted, after one that is not counted. The drafter knows no text before, so no
+    /// answer is drafted from an earlier round's.
+    ///
+    /// # Errors
+    /// When a prompt does not fit, or the model or the drafter fails.
+    pub fn run_round(
+        &mut self,
+        prompts: &[BenchPrompt],
+        round: usize,
+        seed: u64,
+        observe: &mut dyn FnMut(),
+    ) -> Result<Vec<Run>, Failure> {
+        let mut target = self.comparison(seed).warmed_up(prompts)?;
+        if let Some(drafters) = &self.drafters {
+            self.loaded = Loaded::Other(self.drafting.drafter(drafters));
+        }
+        self.drafting.live_store().iter().for_each(|store| store.clear());
+        Ok(self.comparison(seed).run_round(&mut target, prompts, round, observe)?)
     }
 
     /// The pair of plain and drafted decoding to measure; it borrows everything but the prompts.

@@ -103,7 +103,7 @@ fn measure(
             if let (true, [prompt, ..]) = (is_oracle, group) {
                 setup.reveal(prompt)?;
             }
-            runs.extend(setup.comparison(settings.seed).run_round(group, round, &mut || bar.inc(1))?);
+            runs.extend(setup.run_round(group, round, settings.seed, &mut || bar.inc(1))?);
         }
         if let Some(peer) = &mut peer {
             speeds.push(peer.tokens_per_second()?);

@@ -182,7 +182,7 @@ impl Launch<'_> {
         }
         parity::check(&job.objective, &run, best, &fitted(&run), settings)?;
         if let Some(place) = published::place(config)? {
-            published::replace(&place, &run, best, &fitted(&run), settings)?;
+            published::replace(&place, (&run, best), &job.objective, settings)?;
         }
         let (disk, checkpoints) = (files::folder_bytes(run.path()), run.steps()?.len() as u64);
         let plan = plan.close(&Measured { disk, checkpoints, spent: outcome.spent, ..measured }, settings);

@@ -28,8 +28,10 @@ use gorgon_draft::hydra::{HydraHeads, HydraShape};
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::Heads;
 use gorgon_draft::mtp::{MtpHeads, MtpShape};
+use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{MethodConfig, TrainConfig};
 use gorgon_train::methods::FeatureFormat;
+use gorgon_train::process_group::ProcessGroup;
 use serde_json::Value;
 use std::path::Path;
 
@@ -89,6 +91,10 @@ fn launch(
     settings: &Settings,
 ) -> Result<Done, Failure> {
     let config = &config.clone().resolved();
+    if config.data.is_file() {
+        let message = format!("{}: it is a file, and a folder of shards is expected", config.data.display());
+        return Err(Failure::input(message).hint("gorgon distill makes one"));
+    }
     config.check().map_err(|errors| Failure::settings(&errors))?;
     if !only_features {
         check_feature_format(config)?;
@@ -97,6 +103,10 @@ fn launch(
     resume.map_or(Ok(()), |resume| check_place(config, resume.run))?;
     if !dry_run && !only_features {
         files::check_writable(resume.map_or(&config.runs, |resume| resume.run))?;
+    }
+    if let Some(resume) = resume.filter(|_| !dry_run && ProcessGroup::current().is_root()) {
+        // Before the model is loaded and steps are planned: another process may have the run.
+        drop(RunDir::open(resume.run)?);
     }
     let replicas = &settings.divided();
     let settings = &replicas[0];
