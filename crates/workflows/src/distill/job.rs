@@ -1,7 +1,6 @@
 //! A distillation with everything that is known before the model is loaded.
 
 use super::memory_budget;
-use super::parts::PREFIX;
 use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::prompts::Source;
@@ -28,6 +27,8 @@ use std::path::{Path, PathBuf};
 
 /// The journal of answers in the output folder.
 pub(super) const JOURNAL: &str = "answers.jsonl";
+/// Prefix of the folder of a part.
+pub(super) const PREFIX: &str = "part-";
 /// The job's config, as it was resolved.
 const CONFIG: &str = "config.toml";
 

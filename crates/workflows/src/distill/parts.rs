@@ -1,7 +1,7 @@
 //! A distillation cut into parts for several machines, and joined again. A conversation's answers do not depend on
 //! which machine gave them, so the joined shards are those of one machine.
 
-use super::job::JOURNAL;
+use super::job::{JOURNAL, PREFIX};
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::units::of;
@@ -29,9 +29,6 @@ impl FromStr for Part {
         }
     }
 }
-
-/// Prefix of a part's folder name.
-pub(super) const PREFIX: &str = "part-";
 
 impl Part {
     /// Its folder in that of the job.

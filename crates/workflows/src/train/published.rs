@@ -1,6 +1,5 @@
 //! Better weights in the place of those that training started from, where a server finds them.
 
-use super::launch::fitted;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::{files, fitting, runs};
@@ -49,7 +48,7 @@ pub(super) fn replace<F: OnBackbone>(
 ) -> Result<(), Failure> {
     let shown = path.display();
     let hash = |path: &Path| hash_file(path).map_err(|error| Failure::io(path, &error));
-    let own = fitted(run).join(MODEL_FILE);
+    let own = fitting::fitted_folder(run.path()).join(MODEL_FILE);
     let (now, new) = (hash(path)?, hash(&own)?);
     if best > 0 && now == new {
         return Ok(());

@@ -30,16 +30,16 @@ const SHAPE: LlamaShape = LlamaShape {
     vocab_size: 300,
     max_positions: 96,
 };
-const PROMPT: [Token; 3] = [256, 72, 105];
+pub const PROMPT: [Token; 3] = [256, 72, 105];
 const NEW_TOKENS: usize = 60;
 
-fn decoder() -> Arc<Decoder> {
+pub fn decoder() -> Arc<Decoder> {
     let dir = tempfile::tempdir().unwrap();
     SHAPE.write(dir.path(), FloatFormat::F32, 3).unwrap();
     load(dir.path())
 }
 
-fn limits(tokens: usize) -> Limits {
+pub fn limits(tokens: usize) -> Limits {
     Limits { max_new_tokens: tokens, end_tokens: vec![] }
 }
 
@@ -61,7 +61,7 @@ fn drafted(
         .unwrap()
 }
 
-fn plain(decoder: &Arc<Decoder>, temperature: f64) -> Vec<Token> {
+pub fn plain(decoder: &Arc<Decoder>, temperature: f64) -> Vec<Token> {
     let mut target = DecoderTarget::new(decoder.clone(), SHAPE.max_positions, Hooks::none());
     let transform = Transform::new(temperature, None, None).unwrap();
     let rule = RuleChoice::Auto.resolve(&transform).rule(transform);

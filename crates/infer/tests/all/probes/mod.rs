@@ -2,6 +2,7 @@
 
 mod decoding;
 mod fixtures;
+mod states;
 
 use gorgon_draft::format::ProbeKind;
 use gorgon_draft::probes::{ProbeModel, ProbeShape};
