@@ -3,10 +3,10 @@
 use crate::drafter::{Drafter, Feedback};
 use gorgon_core::mean_speed::MeanSpeed;
 
-/// Plain steps that a trial may lose.
-const LOST: f64 = 2.0;
+/// Plain steps that a trial may lose: it ends with the step in which it lost more.
+const LOST: f64 = 1.0;
 /// Steps that it rests for after its first trial.
-const REST: usize = 32;
+const REST: usize = 64;
 /// Steps that it rests for at most.
 const LONGEST_REST: usize = 8192;
 

@@ -134,6 +134,10 @@ fn command(name: &str, rest: &str) -> Result<Command, String> {
         "/stats" => Command::Stats,
         "/help" => Command::Help,
         "/exit" | "/quit" => Command::Exit,
+        _ if SETTINGS.contains(&name.trim_start_matches('/')) => {
+            let setting = name.trim_start_matches('/');
+            return Err(format!("{name}: no such command; /set {setting} changes it"));
+        }
         _ => {
             let suggestion = did_you_mean(name, COMMANDS);
             return Err(format!("{name}: no such command; {suggestion}/help lists them"));

@@ -1,7 +1,9 @@
 //! The methods by name, and their trees.
 
+use gorgon_core::Token;
 use gorgon_core::tree::{ChainTree, DynamicTree, FixedTree, OwnTree, TreeBuilder, TreeChoice, TreeShape, TrellisTree};
 use gorgon_draft::choice::DrafterChoice;
+use gorgon_draft::store::StoreBuilder;
 use gorgon_draft::training_free::TrainingFree;
 
 /// Names of the methods, as typed behind `--drafter`.
@@ -33,6 +35,17 @@ pub fn and_skip(names: &[&str]) -> Vec<TrainingFree> {
     std::fs::write(&file, r#"{"attention": [1], "mlp": [0]}"#).unwrap();
     let skip = format!("skip:{}", file.display());
     names.iter().copied().chain([skip.as_str()]).map(method).collect()
+}
+
+/// Methods that draft from a store of these documents.
+pub fn of_store(documents: &[&[Token]]) -> Vec<TrainingFree> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store");
+    let mut builder = StoreBuilder::default();
+    documents.iter().for_each(|document| builder.add(document).unwrap());
+    builder.write(&file, &"ab".repeat(32)).unwrap();
+    let named = ["suffix", "rest"].map(|name| method(&format!("{name}:{}", file.display())));
+    named.map(|method| method.opened().unwrap()).into()
 }
 
 fn method(name: &str) -> TrainingFree {

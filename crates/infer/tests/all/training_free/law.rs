@@ -5,7 +5,7 @@ use crate::composed::law;
 use crate::composed::models::{Misstating, TINY, decoder, generate, rule};
 use crate::every_drafter;
 use crate::training_free::kangaroo;
-use crate::training_free::kinds::and_skip;
+use crate::training_free::kinds::{and_skip, of_store};
 use gorgon_core::accept::SamplingScheme;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, FixedTree, OwnTree, TreeBuilder, TreeShape, TrellisTree};
@@ -53,7 +53,8 @@ fn trees(method: Option<&TrainingFree>) -> Trees {
 /// Drafters by name, and the trees that they take.
 fn drafters(target: &Arc<Decoder>) -> Vec<(String, Make, Trees)> {
     let mut all: Vec<(String, Make, Trees)> = vec![];
-    for method in and_skip(METHODS) {
+    let stored = of_store(&[&[1, 0, 2, 1, 2, 0], &[0, 1, 1, 0, 2], &[2, 1, 0, 0, 1, 2]]);
+    for method in and_skip(METHODS).into_iter().chain(stored) {
         assert!(method.check(target.config()).is_ok(), "{method}");
         let (name, trees) = (method.to_string(), trees(Some(&method)));
         all.push((name, Box::new(move |sampling| method.drafter_for(sampling)), trees));

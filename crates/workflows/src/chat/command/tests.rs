@@ -50,6 +50,7 @@ fn commands_have_values() {
 fn mistakes_are_named() {
     refused("/hepl", &["/hepl", "did you mean \"/help\"?"]);
     refused("/nonsense", &["/nonsense: no such command", "/help"]);
+    refused("/tree chain:2", &["/tree: no such command", "/set tree"]);
     refused("/set temprature 1", &["temprature", "did you mean \"temperature\"?"]);
     refused("/set temperature hot", &["temperature", "hot"]);
     refused("/set temperature", &["needs a value"]);
