@@ -16,7 +16,7 @@ fn a_distillation_takes_no_folder_of_others() {
     assert!(!model.file("identity.json").exists() && !model.file("config.toml").exists());
     let file = job.text("distill.toml");
     refused(&["distill", "-c", &config, &out(&file)], &["it is no folder"]);
-    // What an interrupted write left counts for nothing.
+    // Temporary files of an interrupted write do no harm.
     let own = job.path("own");
     std::fs::create_dir(&own).unwrap();
     std::fs::write(own.join(".gorgon-abc.tmp"), b"").unwrap();

@@ -65,7 +65,7 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// As if one step of this cost had emitted all its `rows`, and another one only its root.
+    /// Means before the first draft: those of two steps of this cost. One emitted all its `rows`, the other its root.
     pub fn begun(cost: f64, rows: usize) -> Self {
         let mut begun = Self::default();
         [1.0, rows as f64].iter().for_each(|&tokens| begun.add(cost, tokens));
@@ -82,7 +82,7 @@ impl Followed {
         self.recent.min(self.mean.tokens() - self.mean.tokens_error())
     }
 
-    /// Those over the mean cost of a step.
+    /// [`Self::tokens`] over the mean cost of a step.
     fn rate(&self) -> f64 {
         self.tokens() / self.mean.seconds()
     }

@@ -187,8 +187,8 @@ impl Drafting {
         matches!(self.choice, DrafterChoice::Model(_) | DrafterChoice::Heads(_))
     }
 
-    /// Whether the drafter goes by texts that it has seen, or by times of their steps. The first text decodes as the
-    /// second one does where heads or a draft model draft alone.
+    /// True if the drafter keeps something of earlier texts: their tokens, or times and gains of their steps. Heads and
+    /// draft models that draft alone keep nothing.
     pub fn keeps_texts(&self) -> bool {
         !self.learns() && !matches!(self.choice, DrafterChoice::Oracle(_))
     }

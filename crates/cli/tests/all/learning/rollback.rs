@@ -15,7 +15,7 @@ fn published_weights_are_rolled_back() {
     assert!(learn(&job, &live, &[]).contains("published: "));
     let learnt = std::fs::read(&weights).unwrap();
     server.waits_for("newer weights of the drafter");
-    // As if the start had been published after what is better.
+    // The worse weights become the published ones, the better ones those before.
     replace(&previous, &learnt);
     replace(&weights, &start);
     let said = learn(&job, &live, &["training.learning_rate=1e-6", "training.steps=4"]);
