@@ -28,7 +28,7 @@ use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::parameter::{Init, ParameterSpec};
 use gorgon_draft::partial::Partial;
 use gorgon_draft::probes::{PpdConfig, ProbeDrafter, ProbeModel, ProbeTraining};
-use gorgon_draft::recycle::RecycleDrafter;
+use gorgon_draft::recycle::{Recycle, RecycleDrafter};
 use gorgon_draft::store::StoreBuilder;
 use gorgon_draft::suffix::{Suffix, SuffixDrafter};
 use gorgon_draft::training_free::TrainingFree;
@@ -196,12 +196,13 @@ fn drafted(
 }
 
 /// Drafters that need no weights of their own.
-fn training_free() -> [(&'static str, Box<dyn Drafter>); 5] {
+fn training_free() -> [(&'static str, Box<dyn Drafter>); 6] {
     [
         ("ngram", Box::new(NgramDrafter::new(3))),
         ("suffix", suffix(1)),
         ("auto", Box::new(MeasuredDrafter::default())),
         ("recycle", Box::new(RecycleDrafter::new(8))),
+        ("recycle by step times", Recycle { successors: 8 }.drafter()),
         ("partial", Partial::parse("16,4").unwrap().drafter()),
     ]
 }

@@ -146,8 +146,8 @@ impl TreeBuilder for Corrected<'_> {
         self.tree.kind()
     }
 
-    fn bounds_probes(&self) -> bool {
-        self.tree.bounds_probes()
+    fn is_budget(&self) -> bool {
+        self.tree.is_budget()
     }
 
     fn build(&self, root: Token, source: &mut dyn CandidateSource) -> Result<DraftTree, BuildError> {

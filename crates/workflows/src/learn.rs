@@ -13,6 +13,7 @@ use gorgon_data::shard::{self, Row};
 use gorgon_draft::corrections::{CorrectedText, Corrections};
 use gorgon_runs::provenance::hash_bytes;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const BUFFER: usize = 16;
 /// The key of metadata that marks the files of a log, and its value.
 const MARK: (&str, &str) = ("gorgon.log", "corrections");
+
+/// The file that a process locks while it writes.
+const LOCK: &str = "log.lock";
 
 /// Where corrections are logged to.
 #[derive(Clone, Debug)]
@@ -93,11 +97,19 @@ impl CorrectionLog {
             return;
         }
         let dir = &self.learning.dir;
-        // Another process may log to the same folder.
+        // Other processes that log to the same folder wait. Where files cannot be locked, this one goes on.
+        let lock = File::create(dir.join(LOCK)).and_then(|file| file.lock().map(|()| file));
+        if let Err(error) = &lock {
+            tracing::debug!(dir = %dir.display(), %error, "the log is not locked");
+        }
         while dir.join(shard::file_name(gathered.next)).exists() {
             gathered.next += 1;
         }
         let path = dir.join(shard::file_name(gathered.next));
+        for (i, row) in gathered.rows.iter_mut().enumerate() {
+            row.row = (gathered.next * BUFFER + i) as u64;
+            (row.id, row.line) = (format!("correction-{}", row.row), row.row + 1);
+        }
         match shard::write(&path, &gathered.rows, &self.metadata) {
             Ok(()) => gathered.next += 1,
             // Answers go on: what is lost is what would have been learnt.
@@ -146,17 +158,17 @@ fn key(text: CorrectedText<'_>) -> Option<u64> {
 impl Corrections for CorrectionLog {
     fn take(&self, text: CorrectedText<'_>) {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let row = (gathered.next * BUFFER + gathered.rows.len()) as u64;
         let mut corrected = vec![false; text.ids.len()];
         for &at in text.corrected.iter().filter(|&&at| at < text.ids.len()) {
             corrected[at] = true;
         }
         gathered.rows.push(Row {
-            row,
-            key: key(text).unwrap_or(row),
-            id: format!("correction-{row}"),
+            // Numbered when the file is written.
+            row: 0,
+            key: key(text).unwrap_or(0),
+            id: String::new(),
             source: "--learn".into(),
-            line: row + 1,
+            line: 0,
             category: None,
             example: Example { ids: text.ids.to_vec(), assistant: text.own.to_vec(), corrected: Some(corrected) },
             ends: vec!["given".into()],

@@ -62,8 +62,8 @@ pub trait TreeBuilder: Send + Sync {
     /// Properties of its trees that are known before anything is drafted.
     fn kind(&self) -> TreeKind;
 
-    /// True if the size of the tree limits drafts and probes together, as that of an own tree does.
-    fn bounds_probes(&self) -> bool {
+    /// True if the size of the tree is a budget for drafts and probes together, as that of an own tree is.
+    fn is_budget(&self) -> bool {
         false
     }
 

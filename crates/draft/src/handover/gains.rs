@@ -21,7 +21,7 @@
 //! that draw at random a seed stands for another text of the same distribution each time. Means outlive a text.
 
 use super::timed::{OtherCosts, WEIGHT};
-use crate::measured::{Clock, StepCosts};
+use crate::step_costs::{Clock, StepCosts};
 use crate::watched::{CLASSES, Watches, class, cut, order};
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;

@@ -14,7 +14,7 @@ mod timed;
 
 use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
-use crate::measured::Clock;
+use crate::step_costs::Clock;
 use crate::trace::Trace;
 use crate::watched::{cut, order};
 use gains::Gains;

@@ -5,7 +5,7 @@ use super::*;
 use crate::choice::DrafterChoice;
 use crate::drafter::VerifiedTree;
 use crate::jacobi::JacobiDrafter;
-use crate::measured::StepCosts;
+use crate::step_costs::StepCosts;
 use crate::suffix::{Suffix, SuffixDrafter};
 use crate::toy::{Toy, choose};
 use gorgon_core::PooledVec;

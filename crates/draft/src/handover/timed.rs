@@ -1,6 +1,6 @@
 //! Costs of the other drafter's steps: as they were measured before, or by a clock while it drafts.
 
-use crate::measured::{Clock, StepCosts};
+use crate::step_costs::{Clock, StepCosts};
 use gorgon_core::mean_speed::MeanSpeed;
 use std::time::Duration;
 

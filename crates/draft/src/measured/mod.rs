@@ -19,7 +19,6 @@
 //! Choices depend on clocks. Greedy and coupled text does not depend on the choices; under rules that draw at random a
 //! seed stands for another text of the same distribution each time.
 
-mod costs;
 mod suffixes;
 mod trial;
 
@@ -27,7 +26,8 @@ use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, NoDrafter, Proposal, VerifiedPass};
 use crate::ledger::Ledger;
 use crate::method::TrainingFreeMethod;
-use crate::recycle::Recycle;
+use crate::recycle::{Recycle, RecycleDrafter};
+use crate::step_costs::{Clock, StepCosts};
 use crate::suffix::{Suffix, SuffixDrafter};
 use gorgon_core::Token;
 use gorgon_core::mean_speed::MeanSpeed;
@@ -38,7 +38,6 @@ use std::time::{Duration, Instant};
 use suffixes::{Limits, Suffixes};
 use trial::Trial;
 
-pub use costs::StepCosts;
 pub use suffixes::Matching;
 pub use trial::Tried;
 
@@ -61,13 +60,12 @@ const LOGITS: f64 = 0.3;
 /// Loss that is borne: so many plain steps, and this share of the tokens.
 const BORNE: (f64, f64) = (0.25, 0.003);
 
-fn recycle() -> Recycle {
-    Recycle { successors: 8 }
-}
+/// Successors that token recycling keeps of a token.
+const SUCCESSORS: usize = 8;
 
 /// Bytes that the drafters keep of one sequence, as far as they are worth counting.
 pub fn bytes(model: &ModelConfig, compute: &Compute, tokens: usize) -> u128 {
-    recycle().bytes(model, compute, tokens)
+    Recycle { successors: SUCCESSORS }.bytes(model, compute, tokens)
 }
 
 /// The largest tree that is drafted.
@@ -111,9 +109,6 @@ struct Step {
     rows: usize,
 }
 
-/// Time since some moment.
-pub type Clock = Box<dyn FnMut() -> Duration + Send>;
-
 /// Uses each of two drafters where it pays.
 pub struct MeasuredDrafter {
     suffixes: Suffixes,
@@ -133,7 +128,7 @@ impl Default for MeasuredDrafter {
     /// Suffix drafts and token recycling, of which nothing is known yet.
     fn default() -> Self {
         let (start, suffix) = (Instant::now(), SuffixDrafter::new(Suffix { store: None, least: 1 }));
-        let tried = Tried { drafter: recycle().drafter(), tree: (8, 4), trial: 24 };
+        let tried = Tried { drafter: Box::new(RecycleDrafter::new(SUCCESSORS)), tree: (8, 4), trial: 24 };
         Self::timed_by(Box::new(suffix), tried, Box::new(move || start.elapsed()))
     }
 }

@@ -1,8 +1,8 @@
 //! Suffix drafts, measured by following them through the text.
 
-use super::costs::StepCosts;
 use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Proposal, VerifiedPass};
+use crate::step_costs::StepCosts;
 use crate::suffix::SuffixDrafter;
 use crate::watched::{CLASSES, Watches, class, cut, order};
 use gorgon_core::Token;

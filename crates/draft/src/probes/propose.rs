@@ -45,7 +45,7 @@ impl ProbeDrafter {
     /// The tree with probes, within the budget of its builder.
     fn probing(&self, grown: &DraftTree, tree: &dyn TreeBuilder) -> DraftTree {
         let ProbeShape { kind, places, members, two_pass, .. } = *self.model.shape();
-        let drops = tree.bounds_probes();
+        let drops = tree.is_budget();
         let looks_ahead = !two_pass || grown.tree().len() == 1;
         let gains = gains(grown, if looks_ahead { places } else { 0 });
         let rows = match kind {

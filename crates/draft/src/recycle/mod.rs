@@ -4,7 +4,8 @@
 //! A table `[V, k]` holds, for a token `x`, the `k` most likely tokens behind the last row that read `x`, with their
 //! probabilities there: `softmax(logits)` of the whole row. Every row of a verified tree is written, the rejected ones
 //! first, so that rows of the text itself win. Rows of a prompt are not: no logits are computed for them. A draft grows
-//! from the table like a first-order Markov chain, `q(y | x)`, by any tree.
+//! from the table like a first-order Markov chain, `q(y | x)`, by any tree. Within a budget, `own:NODES,DEPTH`, trees
+//! have the size that emits most tokens in a time, as measured while decoding ([`sizes`]); other trees are drafted whole.
 //!
 //! The table takes `8·V·k` bytes and a byte per token, for each sequence that is decoded at a time, from the first step
 //! on. It belongs to no text: [`reset`](Drafter::reset) and [`truncate`](Drafter::truncate) keep it, so a later text
@@ -12,10 +13,14 @@
 //! rules that draw at random, other drafts use up other draws: a text of the same distribution then depends on the texts
 //! before it.
 
+mod sizes;
 mod table;
 
+use crate::coupled::CoupledTree;
 use crate::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass, VerifiedTree};
 use crate::method::TrainingFreeMethod;
+use crate::step_costs::Clock;
+use crate::watched::{cut, order};
 use gorgon_core::Token;
 use gorgon_core::dist::Row;
 use gorgon_core::tree::{
@@ -23,14 +28,16 @@ use gorgon_core::tree::{
 };
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
+use sizes::Sizes;
+use std::time::Instant;
 use table::SuccessorTable;
 
 /// Successors of a token unless another number is named: that of the paper.
 const SUCCESSORS: usize = 8;
 /// The most successors of a token.
 const MOST_SUCCESSORS: usize = 32;
-/// Nodes and depth of the tree unless another one is named: few, since rows cost on a CPU.
-const TREE: (usize, usize) = (8, 4);
+/// Most nodes and depth of the tree unless another one is named.
+const TREE: (usize, usize) = (64, 6);
 
 /// Token recycling, `recycle` or `recycle:K`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,21 +72,28 @@ impl TrainingFreeMethod for Recycle {
     }
 
     fn drafter(&self) -> Box<dyn Drafter> {
-        Box::new(RecycleDrafter::new(self.successors))
+        let start = Instant::now();
+        Box::new(RecycleDrafter::new(self.successors).timed_by(Box::new(move || start.elapsed())))
     }
 }
 
 /// Drafts successors that the target named before.
-#[derive(Clone, Debug)]
 pub struct RecycleDrafter {
     name: String,
     table: SuccessorTable,
+    /// Chooses the nodes within a budget; `None` to use all.
+    sizes: Option<Sizes>,
 }
 
 impl RecycleDrafter {
-    /// A drafter that keeps so many successors of a token, at least one, and knows none yet.
+    /// A drafter that keeps so many successors of a token, at least one, and knows none yet. It drafts whole trees.
     pub fn new(successors: usize) -> Self {
-        Self { name: Recycle { successors }.name(), table: SuccessorTable::new(successors) }
+        Self { name: Recycle { successors }.name(), table: SuccessorTable::new(successors), sizes: None }
+    }
+
+    /// Copy that chooses the nodes within a budget by step times, measured by a clock.
+    pub fn timed_by(self, clock: Clock) -> Self {
+        Self { sizes: Some(Sizes::new(clock)), ..self }
     }
 
     /// Writes the rows of a tree: those off the committed path first, in the order of their nodes, then those on it.
@@ -103,9 +117,12 @@ impl Drafter for RecycleDrafter {
         Needs { feedback: Feedback::Logits, ..Needs::default() }
     }
 
-    fn reset(&mut self) {}
+    fn reset(&mut self) {
+        self.sizes.iter_mut().for_each(Sizes::forget_text);
+    }
 
     fn truncate(&mut self, _: usize) -> bool {
+        self.sizes.iter_mut().for_each(Sizes::forget_text);
         true
     }
 
@@ -113,11 +130,25 @@ impl Drafter for RecycleDrafter {
         if let Some(verified) = &pass.verified {
             self.learn(verified);
         }
+        self.sizes.iter_mut().for_each(|sizes| sizes.observe(&pass));
         Ok(())
     }
 
     fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
-        Ok(Proposal::list(context.tree.build(root, &mut Successors(&self.table))?))
+        let CoupledTree { tree, coupling } = context.tree;
+        let Some(sizes) = self.sizes.as_mut().filter(|_| tree.is_budget()) else {
+            return Ok(Proposal::list(context.tree.build(root, &mut Successors(&self.table))?));
+        };
+        let planned = sizes.plan(tree.max_nodes());
+        let grown = OwnTree::new(planned.followed.unwrap_or(planned.nodes), tree.max_depth());
+        let grown = &grown.map_err(|error| DraftError::Tree(error.to_string()))?;
+        let grown = CoupledTree { tree: grown, coupling }.build(root, &mut Successors(&self.table))?;
+        let draft = match planned.followed {
+            Some(_) => cut(&grown, &order(&grown), planned.nodes),
+            None => grown.clone(),
+        };
+        sizes.drafted(&planned, &grown, draft.tree().len());
+        Ok(Proposal::list(draft))
     }
 }
 

@@ -11,16 +11,24 @@ use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 use gorgon_model::random::LlamaShape;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const VOCAB: usize = 13;
 
 /// Tells a drafter of a verified tree with these logits `[nodes · V]`, of which a path was committed.
 fn observe(drafter: &mut RecycleDrafter, tree: &TokenTree, path: &[usize], logits: &[f32]) {
+    observe_before(drafter, tree, (path, 0), logits);
+}
+
+/// As [`observe`], with the token behind the path.
+fn observe_before(drafter: &mut RecycleDrafter, tree: &TokenTree, (path, next): (&[usize], Token), logits: &[f32]) {
     let hidden = HiddenStates::Host { values: vec![].into(), width: 1 };
     let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
     let tokens: Vec<Token> = path.iter().map(|&node| tree.token(node)).collect();
     let target = Some(TargetRows::Logits { data: logits, vocab: logits.len() / tree.len() });
-    let verified = Some(VerifiedTree { tree, path, next: 0, target });
+    let verified = Some(VerifiedTree { tree, path, next, target });
     drafter.observe(VerifiedPass { tokens: &tokens, output: &output, rows: path, verified, is_source: false }).unwrap();
 }
 
@@ -177,4 +185,74 @@ fn bytes_are_those_of_the_table() {
     };
     assert_eq!(bytes(8, 300), 300 * (8 * 8 + 1));
     assert_eq!(bytes(32, 5), 5 * (8 * 5 + 1));
+}
+
+/// Tokens of a chain whose next token has the probabilities that [`markov`]'s logits, halved, say.
+fn sampled(length: usize) -> Vec<Token> {
+    let mut random = SeededRandom::new(5);
+    let mut text = vec![0];
+    while text.len() < length {
+        let probabilities = softmax(&halved(text[text.len() - 1]), 1.0);
+        let mut left = random.uniform();
+        let next = probabilities.iter().position(|p| {
+            left -= p;
+            left < 0.0
+        });
+        text.push(next.unwrap_or(VOCAB - 1) as Token);
+    }
+    text
+}
+
+fn halved(token: Token) -> Vec<f32> {
+    markov(token).iter().map(|logit| logit / 2.0).collect()
+}
+
+/// Tokens per time of a drafter along a text whose steps with `n` nodes last `1 + cost·(n - 1)`, and the mean nodes.
+fn along(
+    text: &[Token],
+    drafter: &mut RecycleDrafter,
+    time: &AtomicU64,
+    cost: f64,
+    tree: &dyn TreeBuilder,
+) -> [f64; 2] {
+    let (mut at, mut spent, mut nodes, mut steps) = (0, 0.0, 0, 0);
+    while at + 8 < text.len() {
+        let draft = drafter.propose(text[at], tree).unwrap().draft;
+        let (tree, mut path) = (draft.tree(), vec![0]);
+        while let Some(child) =
+            tree.children(path[path.len() - 1]).find(|&child| tree.token(child) == text[at + path.len()])
+        {
+            path.push(child);
+        }
+        let lasts = 1.0 + cost * (tree.len() - 1) as f64;
+        (spent, nodes, steps) = (spent + lasts, nodes + tree.len(), steps + 1);
+        time.fetch_add((1e6 * lasts) as u64, Ordering::Relaxed);
+        let logits: Vec<f32> = tree.tokens().iter().flat_map(|&token| halved(token)).collect();
+        at += path.len();
+        observe_before(drafter, tree, (&path, text[at]), &logits);
+    }
+    [at as f64 / spent, f64::from(nodes as u32) / f64::from(steps)]
+}
+
+#[test]
+fn trees_have_the_size_that_emits_most_tokens_in_a_time() {
+    let text = sampled(8000);
+    for cost in [0.0, 0.01, 0.05, 0.2, 1.0] {
+        let time = Arc::new(AtomicU64::new(0));
+        let fixed = [2, 4, 8, 16, 32, 64]
+            .map(|nodes| along(&text, &mut RecycleDrafter::new(8), &time, cost, &OwnTree::new(nodes, 6).unwrap())[0]);
+        let best = fixed.into_iter().fold(0.0, f64::max);
+        let clock = time.clone();
+        let clock: Clock = Box::new(move || Duration::from_micros(clock.load(Ordering::Relaxed)));
+        let mut drafter = RecycleDrafter::new(8).timed_by(clock);
+        let [rate, nodes] = along(&text, &mut drafter, &time, cost, &OwnTree::new(64, 6).unwrap());
+        println!("{cost}: {fixed:?}, chosen {rate} with {nodes} nodes");
+        assert!(rate > 0.95 * best, "{cost}: {rate} of {fixed:?}");
+        assert!(cost > 0.0 || nodes > 40.0, "{nodes}");
+        assert!(cost < 1.0 || nodes < 3.0, "{nodes}");
+        // Other trees are drafted whole, and no budget is exceeded.
+        let [_, chain] = along(&text[..400], &mut drafter, &time, cost, &ChainTree::new(5).unwrap());
+        let [_, small] = along(&text[..400], &mut drafter, &time, cost, &OwnTree::new(5, 4).unwrap());
+        assert!(chain == 6.0 && small <= 5.0, "{chain}, {small}");
+    }
 }

@@ -4,7 +4,7 @@
 //! Committed rows of the cache are the whole model's. Drafted rows have keys and values of the kept sub-layers only;
 //! they are dropped, and verification reads the drafts again through all layers.
 //!
-//! A path ends after a draft that is less likely than `θ`. After a step that drafted `d` tokens of which `a` were
+//! A path ends after a draft that is less likely than `θ`, which begins at 0.8, or 0.5 at temperatures above 0. After a step that drafted `d` tokens of which `a` were
 //! accepted, with the acceptance `m <- m/2 + a/(2d)`: `θ' = θ + 0.01` if `m < 0.9`, else `θ` if a path reached the tree's
 //! depth, else `θ - 0.01`; `θ <- 0.9·θ + 0.1·θ'`. Whether a path ends is decided by drafts before it, so no rule is
 //! biased. Drafts are a list of most likely tokens.
@@ -13,6 +13,7 @@ mod sublayers;
 
 pub use sublayers::Sublayers;
 
+use crate::draft_model::DraftSampling;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::levels::Levels;
 use crate::method::TrainingFreeMethod;
@@ -26,8 +27,8 @@ use std::path::Path;
 
 /// Drafts unless another tree is named.
 const CHAIN: usize = 8;
-/// The threshold of a new text.
-const THRESHOLD: f64 = 0.8;
+/// The threshold of a new text: of greedy and of sampled ones.
+const THRESHOLDS: [f64; 2] = [0.8, 0.5];
 /// Acceptance that the threshold is moved towards.
 const WANTED: f64 = 0.9;
 
@@ -71,11 +72,20 @@ impl TrainingFreeMethod for Skip {
     }
 
     fn drafter(&self) -> Box<dyn Drafter> {
-        Box::new(SkipDrafter::new(
-            self.name(),
-            self.sublayers.clone(),
-            self.stop.map(|percent| f64::from(percent) / 100.0),
-        ))
+        self.drafter_for(DraftSampling::GREEDY)
+    }
+
+    fn drafter_for(&self, sampling: DraftSampling) -> Box<dyn Drafter> {
+        Box::new(self.of(sampling))
+    }
+}
+
+impl Skip {
+    fn of(&self, sampling: DraftSampling) -> SkipDrafter {
+        let stop = self.stop.map(|percent| f64::from(percent) / 100.0);
+        let first = THRESHOLDS[usize::from(!sampling.transform.is_greedy())];
+        let threshold = Threshold::new(first);
+        SkipDrafter { threshold, first, ..SkipDrafter::new(self.name(), self.sublayers.clone(), stop) }
     }
 }
 
@@ -87,6 +97,8 @@ pub struct SkipDrafter {
     /// For the target that was lent first.
     skipped: Option<SkippedSublayers>,
     threshold: Threshold,
+    /// The threshold of a new text.
+    first: f64,
     /// The threshold, where it stays as it is.
     stop: Option<f64>,
     /// The greatest depth of the last tree that was asked for.
@@ -97,7 +109,8 @@ impl SkipDrafter {
     /// A drafter that leaves out these sub-layers. Paths end after a draft less likely than `stop`; without one, the
     /// threshold adapts.
     pub fn new(name: String, sublayers: Sublayers, stop: Option<f64>) -> Self {
-        Self { name, sublayers, skipped: None, threshold: Threshold::default(), stop, depth: 0 }
+        let [first, _] = THRESHOLDS;
+        Self { name, sublayers, skipped: None, threshold: Threshold::new(first), first, stop, depth: 0 }
     }
 }
 
@@ -111,7 +124,7 @@ impl Drafter for SkipDrafter {
     }
 
     fn reset(&mut self) {
-        self.threshold = Threshold::default();
+        self.threshold = Threshold::new(self.first);
     }
 
     fn truncate(&mut self, _: usize) -> bool {
@@ -153,13 +166,11 @@ struct Threshold {
     acceptance: f64,
 }
 
-impl Default for Threshold {
-    fn default() -> Self {
-        Self { value: THRESHOLD, acceptance: WANTED }
-    }
-}
-
 impl Threshold {
+    fn new(value: f64) -> Self {
+        Self { value, acceptance: WANTED }
+    }
+
     /// After a step that drafted `drafted` tokens on its longest path; `full` says that there was no room for more.
     fn learn(&mut self, drafted: usize, accepted: usize, full: bool) {
         if drafted == 0 {

@@ -8,7 +8,7 @@
 //! search for later processes ([`StateFile`]).
 //!
 //! Drafts are a path of most likely tokens with siblings at each place: 3, 5, 8 or 10 tokens where the first is more
-//! likely than 0.95, 0.8, 0.5, or less. The path ends after a token less likely than 0.8. All are a list.
+//! likely than 0.95, 0.8, 0.5, or less; 1, 3, 5 or 10 at temperatures above 0. The path ends after a token less likely than 0.8. All are a list.
 
 mod gaussian;
 mod search;
@@ -18,6 +18,7 @@ mod stored;
 pub use search::Search;
 pub use stored::{StateFile, Stored};
 
+use crate::draft_model::DraftSampling;
 use crate::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use crate::levels::Levels;
 use crate::method::TrainingFreeMethod;
@@ -29,7 +30,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use gorgon_model::target::Target;
 use search::Answer;
-use spine::Spine;
+use spine::{Spine, Widths};
 use std::path::Path;
 use stored::left_out;
 
@@ -118,12 +119,19 @@ impl TrainingFreeMethod for Swift {
     fn drafter(&self) -> Box<dyn Drafter> {
         Box::new(SwiftDrafter::new(self.clone()))
     }
+
+    fn drafter_for(&self, sampling: DraftSampling) -> Box<dyn Drafter> {
+        let mut drafter = SwiftDrafter::new(self.clone());
+        drafter.widths = if sampling.transform.is_greedy() { spine::GREEDY } else { spine::SAMPLED };
+        Box::new(drafter)
+    }
 }
 
 /// Drafts with the target's own layers, and searches those to leave out.
 pub struct SwiftDrafter {
     name: String,
     method: Swift,
+    widths: Widths,
     /// For the target that was lent first.
     search: Option<Search>,
     /// Its state in the file, and the target's vocabulary.
@@ -144,7 +152,18 @@ impl SwiftDrafter {
     pub fn new(method: Swift) -> Self {
         let (name, stored) = (method.name(), method.state.as_ref().and_then(|state| state.stored.clone()));
         let (search, answer, before) = (None, vec![], None);
-        Self { name, method, search, stored, vocab_size: 0, committed: 0, prompt: 0, answer, before }
+        Self {
+            name,
+            method,
+            widths: spine::GREEDY,
+            search,
+            stored,
+            vocab_size: 0,
+            committed: 0,
+            prompt: 0,
+            answer,
+            before,
+        }
     }
 
     /// The search, once a target was lent.
@@ -250,7 +269,7 @@ impl Drafter for SwiftDrafter {
         self.look_on(&*target)?;
         let Some(search) = &self.search else { return Ok(Proposal::root(root)) };
         let levels = Levels::with_probabilities(ReducedLayers::new(target, search.left_out()));
-        Ok(Proposal::list(context.tree.build(root, &mut Spine::new(levels))?))
+        Ok(Proposal::list(context.tree.build(root, &mut Spine::new(levels, self.widths))?))
     }
 }
 

@@ -27,8 +27,9 @@ fn the_first_set_is_every_second_layer() {
     assert_eq!(lists(6, 45), [vec![1, 3], vec![1]]);
     assert_eq!(lists(5, 100), [vec![1, 2, 3], vec![1, 2, 3]]);
     assert!(Search::new(2, 100, 0).has_ended() && Search::new(3, 45, 0).has_ended());
-    let places = [0.99, 0.9, 0.6, 0.5, 0.1, f64::NAN].map(spine::width);
-    assert_eq!(places, [3, 5, 8, 10, 10, 10]);
+    let places = |widths| [0.99, 0.9, 0.6, 0.5, 0.1, f64::NAN].map(|first| spine::width(widths, first));
+    assert_eq!(places(&spine::GREEDY), [3, 5, 8, 10, 10, 10]);
+    assert_eq!(places(&spine::SAMPLED), [1, 3, 5, 10, 10, 10]);
 }
 
 /// A stored search goes on; files of another search, and files that are none, are named.

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_bench::step_times::StepTime;
 use gorgon_draft::handover::StepRatios;
-use gorgon_draft::measured::StepCosts;
+use gorgon_draft::step_costs::StepCosts;
 use gorgon_model::decoder::Decoder;
 
 impl Drafting {

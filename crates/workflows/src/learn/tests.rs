@@ -2,6 +2,7 @@
 
 use super::*;
 use gorgon_core::Token;
+use std::collections::BTreeSet;
 
 fn log(dir: &Path, most_bytes: u64) -> CorrectionLog {
     let metadata = BTreeMap::from([(MARK.0.to_owned(), MARK.1.to_owned())]);
@@ -29,6 +30,25 @@ fn texts_are_written_in_files_of_sixteen_and_the_rest_at_the_end() {
     for row in rows {
         assert_eq!((row.example.labels(), row.example.corrected.unwrap()), (6, (0..9).map(|t| t == 4).collect()));
     }
+}
+
+/// Logs of several processes in one folder: no text is lost, and all have a number of their own.
+#[test]
+fn several_logs_share_a_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = 5 * BUFFER + 3;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let log = log(dir.path(), u64::MAX);
+                (0..texts).for_each(|i| take(&log, i));
+            });
+        }
+    });
+    let files = shard::files(dir.path()).unwrap();
+    let rows: Vec<Row> = files.iter().flat_map(|file| shard::read(file, 251).unwrap().0).collect();
+    let numbers: BTreeSet<u64> = rows.iter().map(|row| row.row).collect();
+    assert_eq!((rows.len(), numbers.len(), files.len()), (4 * texts, 4 * texts, 4 * 6));
 }
 
 /// The oldest files of the log go first. The newest stays, and so does what somebody else put there.

@@ -17,7 +17,7 @@ impl TreeBuilder for OwnTree {
         TreeKind::Own(*self)
     }
 
-    fn bounds_probes(&self) -> bool {
+    fn is_budget(&self) -> bool {
         true
     }
 

@@ -47,7 +47,8 @@ fn drafters<'a>(target: &'a Arc<Decoder>, models: &'a [Arc<Decoder>]) -> Vec<Nam
     let mut all: Vec<Named<'a>> = vec![];
     for (number, model) in models.iter().enumerate() {
         let chains = || [1, 6].map(|drafts| Box::new(ChainTree::new(drafts).unwrap()) as Box<dyn TreeBuilder>).into();
-        let thens = [Then::Nothing, Then::Ngram, Then::Model(models[(number + 1) % models.len()].clone())];
+        let thens =
+            [Then::Nothing, Then::Ngram, Then::Suffix, Then::Model(models[(number + 1) % models.len()].clone())];
         for (kind, then) in thens.into_iter().enumerate() {
             let tail = if kind > 0 { number % 2 } else { 0 };
             let cascade = Cascade { model: model.clone(), then, ahead: 3, tail };

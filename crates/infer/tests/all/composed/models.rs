@@ -11,6 +11,7 @@ use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, NoDrafter,
 use gorgon_draft::lookahead::Lookahead;
 use gorgon_draft::ngram::NgramDrafter;
 use gorgon_draft::specinfer::SpecInferDrafter;
+use gorgon_draft::suffix::{Suffix, SuffixDrafter};
 use gorgon_infer::cascade::{CascadeDrafter, Inner, inner_sampling};
 use gorgon_infer::ouroboros::OuroborosDrafter;
 use gorgon_infer::{Generation, Limits, Method, Request, Session};
@@ -68,6 +69,7 @@ pub fn draft_model(model: &Arc<Decoder>, target: &Decoder) -> DraftModel {
 pub enum Then {
     Nothing,
     Ngram,
+    Suffix,
     Model(Arc<Decoder>),
     /// A model whose drafts are counted: one for each of the draft model's steps.
     Counted(Arc<Decoder>, Arc<AtomicUsize>),
@@ -88,6 +90,7 @@ impl Cascade {
         let then: Box<dyn Drafter> = match &self.then {
             Then::Nothing => Box::new(NoDrafter),
             Then::Ngram => Box::new(NgramDrafter::new(2)),
+            Then::Suffix => Box::new(SuffixDrafter::new(Suffix { store: None, least: 1 })),
             Then::Model(then) => Box::new(self.inner(then, target, sampling)),
             Then::Counted(then, count) => Box::new(Counted(self.inner(then, target, sampling), count.clone())),
         };

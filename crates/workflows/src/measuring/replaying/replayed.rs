@@ -8,7 +8,8 @@ use gorgon_bench::replay::{self, RecordedAnswer, Replay, SimulatedHeads, Simulat
 use gorgon_core::tree::{ChainTree, TreeBuilder, TreeChoice};
 use gorgon_draft::drafter::{Drafter, NoDrafter};
 use gorgon_draft::handover::{self, HandoverDrafter, StepRatios};
-use gorgon_draft::measured::{Clock, MeasuredDrafter};
+use gorgon_draft::measured::MeasuredDrafter;
+use gorgon_draft::step_costs::Clock;
 use gorgon_draft::training_free::TrainingFree;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,10 @@
 //! Time of steps by their rows.
 
 use gorgon_core::mean_speed::MeanSpeed;
+use std::time::Duration;
+
+/// Time since some moment.
+pub type Clock = Box<dyn FnMut() -> Duration + Send>;
 
 /// Steps with a number of rows that are timed before their mean counts.
 const TIMED: u32 = 3;
