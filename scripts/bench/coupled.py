@@ -35,6 +35,9 @@ def trained(runs):
 def prepare(args):
     """Drafters by name, as options."""
     work, data = args.work, args.work / "data"
+    if args.heads:
+        pairs = (pair.split("=", 1) for pair in args.heads)
+        return {name: ["--heads", folder] for name, folder in pairs} | {"ngram": ["--drafter", "ngram:3"]}, {}
     run(args.gorgon, "distill", "-c", "configs/distill-tiny.toml", f'out="{data}"', f"synthetic.dialogues={args.dialogues}")
     drafters = {}
     for method in METHODS:
@@ -95,12 +98,16 @@ def main():
     parser.add_argument("--answers", type=int, default=21, help="for each drafter, tree and temperature")
     parser.add_argument("--limit", type=int, default=20, help="prompts of the table of rules")
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--heads", action="append", metavar="NAME=DIR", help="these heads; nothing is trained then")
+    parser.add_argument("--kinds", nargs="+", default=["equality", "rule"], choices=["equality", "rule"])
+    parser.add_argument("--append", action="store_true", help="add rows to the file")
     args = parser.parse_args()
     args.gorgon, args.work = args.gorgon.resolve(), args.work.resolve()
     args.work.mkdir(parents=True, exist_ok=True)
     heads, model = prepare(args)
-    with args.out.open("w") as out:
-        for rows in (equality(args, heads), rules(args, model | heads)):
+    kinds = {"equality": lambda: equality(args, heads), "rule": lambda: rules(args, model | heads)}
+    with args.out.open("a" if args.append else "w") as out:
+        for rows in (kinds[kind]() for kind in args.kinds):
             for row in rows:
                 out.write(json.dumps(row) + "\n")
                 out.flush()

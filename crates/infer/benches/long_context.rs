@@ -137,8 +137,8 @@ fn drafter(part: Part, small: &DraftModel, text: &Arc<Vec<Token>>) -> Box<dyn Dr
     Box::new(TriForceDrafter::new("triforce".into(), retrieval, (small, ahead), DraftSampling::GREEDY))
 }
 
-fn generate(session: &mut Sequence, text: &[Token], tree: &dyn TreeBuilder) -> Generation {
-    let limits = Limits { max_new_tokens: NEW_TOKENS, end_tokens: vec![] };
+fn generate(session: &mut Sequence, text: &[Token], tree: &dyn TreeBuilder, new_tokens: usize) -> Generation {
+    let limits = Limits { max_new_tokens: new_tokens, end_tokens: vec![] };
     let request = Request::new(text, &limits, SeededRandom::new(0));
     let method = Method { tree, rule: &Greedy };
     session.generate(method, request, &mut |_| ControlFlow::Continue(())).expect("it fits")
@@ -197,10 +197,10 @@ impl Measured {
     /// Plain and drafted decoding behind a text, alternating.
     fn at(&mut self, session: &mut Sequence, models: &Models, text: &[Token], rounds: usize) {
         let started = Instant::now();
-        generate(session, text, &ChainTree::ROOT);
+        generate(session, text, &ChainTree::ROOT, NEW_TOKENS);
         self.prefill += started.elapsed();
         for round in 0..rounds {
-            let plain = generate(session, text, &ChainTree::ROOT);
+            let plain = generate(session, text, &ChainTree::ROOT, NEW_TOKENS);
             for part in PARTS.into_iter().filter(|part| part.rows < text.len()) {
                 for rate in RATES {
                     self.drafted(session, models, text, (round, &plain, part, rate));
@@ -232,7 +232,10 @@ impl Measured {
         let hidden = HiddenStates::Host { values: vec![].into(), width: 1 };
         let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
         session.drafter().observe(VerifiedPass::prompt(text, &output, &[])).expect("a drafter that reads no states");
-        let found = generate(session, text, &ChainTree::new(part.drafts).expect("a short chain"));
+        let chain = ChainTree::new(part.drafts).expect("a short chain");
+        // A small model reads the text before its first draft: prefill, not decoding.
+        generate(session, text, &chain, 2);
+        let found = generate(session, text, &chain, NEW_TOKENS);
         assert_eq!(found.ids, plain.ids, "drafts change no text");
         let cache = |rows| KvCache::bytes(decoder.config(), decoder.compute(), rows) as u64;
         let tokens = found.tokens_per_step().unwrap_or(1.0);

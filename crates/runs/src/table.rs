@@ -2,7 +2,11 @@
 
 use crate::visible;
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
-use comfy_table::{CellAlignment, ContentArrangement, TableComponent};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableComponent, Width};
+use unicode_width::UnicodeWidthStr;
+
+/// Spaces between columns.
+const GAP: usize = 2;
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,20 +54,47 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// For a terminal: columns two spaces apart, a rule under the headings. Cells are wrapped where the table would be
-    /// wider than `width` columns of the terminal.
+    /// For a terminal: columns two spaces apart, a rule under the headings. Where that would be wider than `width` columns
+    /// of the terminal, cells are wrapped between words; where words are too wide, each row is a list of its cells.
     #[must_use]
     pub fn to_text(&self, width: Option<u16>) -> String {
+        let words = self.widest_words();
+        let least = words.iter().sum::<usize>() + GAP * words.len().saturating_sub(1);
+        if width.is_some_and(|width| least > usize::from(width)) {
+            return self.to_lists();
+        }
         let mut table = self.laid_out(str::to_owned);
         table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
         let columns = self.columns.len();
-        for (i, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, if i + 1 == columns { 0 } else { 2 }));
+        for ((i, column), word) in table.column_iter_mut().enumerate().zip(words) {
+            let gap = if i + 1 == columns { 0 } else { GAP };
+            column.set_padding((0, gap as u16));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed((word + gap) as u16)));
         }
         if let Some(width) = width {
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         }
         table.trim_fmt() + "\n"
+    }
+
+    /// Width of the widest word of each column.
+    fn widest_words(&self) -> Vec<usize> {
+        let widest = |text: &str| text.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
+        let of = |i: usize| self.rows.iter().map(|row| widest(&row[i])).max().unwrap_or(0);
+        self.columns.iter().enumerate().map(|(i, column)| of(i).max(widest(&column.heading))).collect()
+    }
+
+    /// A line for each cell that is not empty, behind the heading of its column, and an empty line between rows.
+    fn to_lists(&self) -> String {
+        let widest = self.columns.iter().map(|column| column.heading.width()).max().unwrap_or(0);
+        let cell = |(column, cell): (&Column, &String)| {
+            let space = " ".repeat(widest - column.heading.width() + if widest > 0 { GAP } else { 0 });
+            format!("{}{space}{cell}\n", column.heading)
+        };
+        let filled = |row: &Vec<String>| {
+            self.columns.iter().zip(row).filter(|(_, cell)| !cell.is_empty()).map(cell).collect::<String>()
+        };
+        self.rows.iter().map(filled).collect::<Vec<_>>().join("\n")
     }
 
     /// For Markdown.

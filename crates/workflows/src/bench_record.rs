@@ -30,6 +30,9 @@ pub struct BenchRecord {
     pub tree: String,
     /// The acceptance rule.
     pub accept: String,
+    /// True if the rule keeps the text, or at temperatures above 0 its distribution.
+    #[serde(default = "yes")]
+    pub lossless: bool,
     /// The sampling temperature.
     pub temperature: f64,
     /// All prompts together.
@@ -47,6 +50,8 @@ pub struct Decoded<'a> {
     pub tree: &'a str,
     /// The acceptance rule.
     pub accept: &'a str,
+    /// True if the rule is lossless.
+    pub lossless: bool,
     /// The sampling temperature.
     pub temperature: f64,
 }
@@ -115,6 +120,19 @@ impl Machine {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
+/// True if no weights in a heads folder are younger than its record.
+fn is_of_weights(heads: &Path) -> bool {
+    let time = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    let is_younger = |path: &Path| time(path) > time(&heads.join(FILE));
+    let files = heads.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut weights = files.filter(|path| path.extension().is_some_and(|end| end == "safetensors" || end == "pt"));
+    !weights.any(|path| is_younger(&path))
+}
+
 impl BenchRecord {
     /// The record of a measurement; the tasks are summaries by category.
     ///
@@ -133,15 +151,26 @@ impl BenchRecord {
             prompts: decoded.prompts.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             tree: decoded.tree.into(),
             accept: decoded.accept.into(),
+            lossless: decoded.lossless,
             temperature: decoded.temperature,
             all: all.into(),
             tasks: tasks.iter().map(|(task, summary)| (task.clone(), summary.into())).collect(),
         })
     }
 
-    /// Stores it in a heads folder. Heads in a folder that cannot be written are measured all the same.
+    /// Stores it in a heads folder, unless a better one is there: of a lossless rule where this one is lossy, or of more
+    /// runs, and of the same weights. Heads in a folder that cannot be written are measured all the same.
     pub fn store(&self, heads: &Path) {
         let path = heads.join(FILE);
+        let rank = |record: &Self| (record.lossless, record.all.pairs);
+        if let Some(stored) = Self::read(heads).filter(|stored| rank(stored) > rank(self) && is_of_weights(heads)) {
+            let (path, pairs) = (path.display(), stored.all.pairs);
+            let rule = if stored.lossless == self.lossless { "" } else { " by a lossless rule" };
+            tracing::info!(
+                "not stored with the heads: {path} is of {pairs} pairs of runs{rule}; remove it to store this one"
+            );
+            return;
+        }
         match files::write_json(&path, &json!(self)) {
             Ok(()) => tracing::info!("stored with the heads as {}", path.display()),
             Err(failure) => tracing::info!("not stored with the heads: {}", failure.message()),
@@ -154,3 +183,6 @@ impl BenchRecord {
         gorgon_runs::json::read(&bytes).ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

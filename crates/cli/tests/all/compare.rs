@@ -122,6 +122,26 @@ fn a_method_is_fitted_to_data_of_its_own() {
     finished(&[&short[..], &["--resume", &run]].concat(), &[]);
 }
 
+/// The dry run decides the steps once; a resumed comparison keeps them.
+#[test]
+fn trainings_take_as_many_steps_as_fit_in_the_seconds() {
+    let job = Job::new();
+    job.distill(&[]);
+    let config = config(&job, "");
+    let short = ["compare", "-c", &config, "seeds=[1]", "learning_curve=[]", "temperatures=[0.0]", "--json"];
+    let run =
+        json(&finished(&[&short[..], &["training_seconds=0.05"]].concat(), &[]))["run"].as_str().unwrap().to_owned();
+    let folder = std::path::Path::new(&run).join("medusa-seed1-rateown");
+    let text = std::fs::read_to_string(folder.join("steps.json")).unwrap();
+    let steps = serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    assert_eq!(steps["within_seconds"], 0.05);
+    let written: toml::Table =
+        std::fs::read_to_string(folder.join("medusa-model-1/config.toml")).unwrap().parse().unwrap();
+    assert_eq!(written["training"]["steps"].as_integer().map(|steps| steps as u64), steps["steps"].as_u64());
+    finished(&[&short[..], &["training_seconds=0.05", "--resume", &run]].concat(), &[]);
+    assert_eq!(std::fs::read_to_string(folder.join("steps.json")).unwrap(), text);
+}
+
 #[test]
 fn wrong_comparisons_are_refused_and_leave_nothing() {
     let job = Job::new();
@@ -130,6 +150,7 @@ fn wrong_comparisons_are_refused_and_leave_nothing() {
     refused(&["compare", "-c", &path, "bench_prompts=4"], &["6 conversations, 7 are needed"]);
     refused(&["compare", "-c", &path], &["no shards"]);
     refused(&["compare", "-c", &path, "seeds=[]"], &["seeds"]);
+    refused(&["compare", "-c", &path, "training_seconds=0"], &["training_seconds"]);
     refused(&["compare", "-c", &path, "temperatures=[-1]"], &["temperatures"]);
     refused(&["compare", "-c", &path, "learning_curve=[0]"], &["learning_curve"]);
     refused(&["compare", "-c", &path, "typo=1"], &["typo"]);

@@ -7,7 +7,7 @@ use gorgon_core::tree::{CandidateRows, CandidateSource, SourceError, TokenTree};
 const STOP: f64 = 0.8;
 /// Tokens at a place whose first token is more likely than the bound.
 pub(super) const GREEDY: Widths = [(0.95, 3), (0.8, 5), (0.5, 8)];
-/// The same at temperatures above 0.
+/// Tokens at such a place at temperatures above 0.
 pub(super) const SAMPLED: Widths = [(0.95, 1), (0.8, 3), (0.5, 5)];
 /// Tokens at any other place.
 const WIDEST: usize = 10;

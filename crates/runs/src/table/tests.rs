@@ -42,3 +42,24 @@ fn a_narrow_terminal_wraps_cells() {
     let text = table.to_text(Some(24));
     assert!(text.lines().all(|line| line.chars().count() <= 24) && text.lines().count() > 3, "{text}");
 }
+
+#[test]
+fn words_are_never_split() {
+    let mut table = Table::new([Column::text("method"), Column::number("tokens/step"), Column::number("speed-up")]);
+    table.row(["heads", "2.10", "1.24 (1.24-1.27)"]);
+    table.row(["a-longer-name", "", "0.98 (0.97-0.99)"]);
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    for width in 40..60 {
+        let text = table.to_text(Some(width));
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+        for word in ["a-longer-name", "tokens/step", "(1.24-1.27)", "(0.97-0.99)"] {
+            assert!(words(&text).contains(&word.to_owned()), "{word} at {width}: {text}");
+        }
+    }
+    let lists = "method       heads\n\
+                 tokens/step  2.10\n\
+                 speed-up     1.24 (1.24-1.27)\n\n\
+                 method       a-longer-name\n\
+                 speed-up     0.98 (0.97-0.99)\n";
+    assert_eq!(table.to_text(Some(30)), lists);
+}

@@ -286,4 +286,25 @@ fn public_configs_are_read() {
     let Ok(DrafterChoice::TrainingFree(exit)) = "early-exit:8".parse() else { panic!("no drafter") };
     assert_eq!((config.layers, exit.check(&config)), (16, Ok(())));
     assert_eq!(LayerSkipConfig::default().drafting(config.layers), Ok(4));
+    // llama2-7B, 13B and 70B, codellama-7B and 34B, llama3-8B: layers, the widths, heads, vocabulary, positions and base.
+    for (layers, [hidden, inner], [heads, kv_heads], vocab, positions, base) in [
+        (32, [4096, 11_008], [32, 32], 32_000, 4096, 1e4),
+        (40, [5120, 13_824], [40, 40], 32_000, 4096, 1e4),
+        (80, [8192, 28_672], [64, 8], 32_000, 4096, 1e4),
+        (32, [4096, 11_008], [32, 32], 32_016, 16_384, 1e6),
+        (48, [8192, 22_016], [64, 8], 32_000, 16_384, 1e6),
+        (32, [4096, 14_336], [32, 8], 128_256, 8192, 5e5),
+    ] {
+        let document = serde_json::json!({
+            "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 1,
+            "eos_token_id": 2, "hidden_act": "silu", "hidden_size": hidden, "intermediate_size": inner, "mlp_bias": false,
+            "max_position_embeddings": positions, "model_type": "llama", "num_attention_heads": heads,
+            "num_hidden_layers": layers, "num_key_value_heads": kv_heads, "pretraining_tp": 1, "rms_norm_eps": 1e-5,
+            "rope_scaling": null, "rope_theta": base, "tie_word_embeddings": false, "torch_dtype": "float16",
+            "use_cache": true, "vocab_size": vocab
+        });
+        let config = ModelConfig::from_json(&document).unwrap();
+        let found = (config.layers, config.hidden_size, config.vocab_size, config.max_positions);
+        assert_eq!((found, exit.check(&config)), ((layers, hidden, vocab, positions), Ok(())));
+    }
 }

@@ -65,7 +65,7 @@ impl Conversation {
 
     /// The prompt of a message after this conversation, with room for `new_tokens` of an answer.
     ///
-    /// Where it does not fit into `context` tokens, the oldest exchanges are left out until half of the context is
+    /// Where it does not fit into `context` tokens, of the model's `positions`, the oldest exchanges are left out until half of the context is
     /// free: whatever is left is read anew, so this should be rare.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Conversation {
         &mut self,
         user: &str,
         renderer: &Renderer,
-        context: usize,
+        (context, positions): (usize, usize),
         new_tokens: usize,
     ) -> Result<Vec<Token>, Failure> {
         let (mut prompt, mut left_out) = (self.prompt.clone(), self.left_out);
@@ -90,7 +90,9 @@ impl Conversation {
         if prompt.ids.len() >= context {
             let tokens = prompt.ids.len();
             let message = format!("the message is too long: its prompt has {tokens} tokens, and the context {context}");
-            return Err(Failure::input(message).hint("shorten the message, or begin the chat with a greater --context"));
+            let greater = format!(", or begin the chat with a greater --context, {positions} at most");
+            let greater = if context < positions { greater } else { String::new() };
+            return Err(Failure::input(message).hint(format!("shorten the message{greater}")));
         }
         (self.prompt, self.left_out) = (prompt, left_out);
         Ok(self.prompt.ids.clone())

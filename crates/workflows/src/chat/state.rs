@@ -190,8 +190,9 @@ impl<'a> Chat<'a> {
 
     /// The prompt of a message.
     fn ask(&mut self, user: &str) -> Result<Vec<Token>, Failure> {
-        let (context, new) = (self.model.context, self.options.max_new_tokens);
-        self.conversation.ask(user, &self.renderer, context, new)
+        let positions = self.model.decoder.config().max_positions;
+        let (room, new) = ((self.model.context, positions), self.options.max_new_tokens);
+        self.conversation.ask(user, &self.renderer, room, new)
     }
 
     fn answer(&mut self, prompt: &[Token], drafts: bool, watch: &mut Watch<'_>) -> Result<Answer, Failure> {

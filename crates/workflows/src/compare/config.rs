@@ -57,6 +57,10 @@ pub struct CompareConfig {
     #[serde(default)]
     #[schemars(with = "Training", default)]
     pub budget: toml::Table,
+    /// Seconds that each training may take, evaluations apart. Its dry run on this machine decides how many steps these are, in place of
+    /// `steps` and `epochs`. A resumed comparison keeps the steps.
+    #[serde(default)]
+    pub training_seconds: Option<f64>,
     /// Methods to compare.
     pub methods: Vec<Method>,
 }
@@ -119,6 +123,7 @@ impl CompareConfig {
         check.require(!self.methods.is_empty(), "methods", "[]", "there is nothing to compare");
         check.require(!self.seeds.is_empty(), "seeds", "[]", "at least one is needed");
         check.require(!self.temperatures.is_empty(), "temperatures", "[]", "at least one is needed");
+        self.training_seconds.iter().for_each(|&seconds| check.positive("training_seconds", seconds));
         self.temperatures.iter().for_each(|&temperature| check.not_negative("temperatures", temperature));
         self.learning_curve.iter().for_each(|&conversations| check.at_least("learning_curve", conversations, 1));
         let numbers = [

@@ -22,7 +22,7 @@ use gorgon_data::config::DistillConfig;
 use gorgon_data::shard;
 use gorgon_runs::provenance::hash_file;
 use gorgon_runs::run_dir::{self, RunDir};
-use gorgon_train::config::{MethodConfig, TrainConfig};
+use gorgon_train::config::{MethodConfig, TrainConfig, Training};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,9 @@ use std::time::Instant;
 
 /// The seconds of a training, in its folder.
 const SECONDS: &str = "seconds.json";
-/// Longest such file that is read.
+/// Steps that a training takes within the seconds of the config, in its folder.
+const STEPS: &str = "steps.json";
+/// Longest such files that are read.
 const MAX_SECONDS: u64 = 1 << 20;
 
 /// Reads the config of every training once, so that wrong ones are found before hours of work.
@@ -62,6 +64,9 @@ pub fn report_plan(config: &CompareConfig, resume: Option<Resume<'_>>, settings:
         config.calibration_prompts,
         config.bench_prompts
     ));
+    if let Some(seconds) = config.training_seconds {
+        settings.console.say(format!("each training: as many steps as its dry run takes in {seconds} s"));
+    }
     let mut document = json!({
         "methods": config.methods.len(), "trainings": fitted * each,
         "calibration_prompts": config.calibration_prompts, "bench_prompts": config.bench_prompts,
@@ -205,7 +210,11 @@ fn fit_once(
     let part = conversations.map_or_else(String::new, |n| format!("-first{n}"));
     let folder = run.path().join(format!("{}-seed{seed}-rate{shown}{part}", method.slug()));
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
-    let training = training(config, method, file, variant, &folder)?;
+    let mut training = training(config, method, file, variant, &folder)?;
+    if let Some(seconds) = config.training_seconds {
+        let steps = steps_within(seconds, &training, &folder, settings)?;
+        (training.training.steps, training.training.epochs) = (steps, Training::default().epochs);
+    }
     let before = previous(&folder)?;
     let resume = before.as_deref().map(|run| Resume { run, allow_change: &[] });
     fitting::changes(resume, &training.clone().resolved())?;
@@ -229,6 +238,30 @@ fn fit_once(
         }
     };
     Fitted::read(&fitted, &seconds_file, variant).map(Some)
+}
+
+/// Steps that a training takes in some seconds by its dry run, at least one; those of an earlier attempt if there was
+/// one.
+fn steps_within(seconds: f64, training: &TrainConfig, folder: &Path, settings: &Settings) -> Result<u64, Failure> {
+    let path = folder.join(STEPS);
+    let known = gorgon_runs::file::read(&path, MAX_SECONDS).ok();
+    let known: Option<Value> = known.and_then(|bytes| gorgon_runs::json::read(&bytes).ok());
+    if let Some(steps) =
+        known.filter(|known| known["within_seconds"] == seconds).and_then(|known| known["steps"].as_u64())
+    {
+        return Ok(steps);
+    }
+    let train::Done::Planned(plan) = train::execute(training, None, true, settings)? else {
+        return Err(Failure::run(format!("{}: the training has no plan", folder.display())));
+    };
+    let (Some(planned), Some(steps)) = (plan["seconds"].as_f64(), plan["steps"].as_u64()) else {
+        return Err(Failure::run(format!("{}: the plan of the training has no time", folder.display())));
+    };
+    let fitting = (seconds * steps as f64 / planned.max(f64::MIN_POSITIVE)) as u64;
+    let fitting = fitting.max(1);
+    settings.console.say(format!("{fitting} steps in {seconds} s: the dry run takes {planned:.1} s for {steps}"));
+    files::write_json(&path, &json!({"within_seconds": seconds, "steps": fitting}))?;
+    Ok(fitting)
 }
 
 /// SHA-256 of the weights and the config that a training published, by file name.

@@ -57,6 +57,11 @@ impl Given<'_> {
             (None, Some(resume)) => {
                 let own = RunView::open(resume.run)?.config();
                 if !own.is_file() {
+                    if resume.run.join("config.json").is_file() {
+                        let message =
+                            format!("{}: this is a model, not the run folder of a training", resume.run.display());
+                        return Err(Failure::input(message).hint("gorgon runs list shows the runs"));
+                    }
                     let message = format!("{}: the run has no config", own.display());
                     return Err(Failure::input(message).hint("give the config that it was begun with, with -c"));
                 }

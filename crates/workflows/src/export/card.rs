@@ -145,9 +145,10 @@ impl Card<'_> {
         record.tasks.iter().for_each(|(task, measured)| table.row(row(task, measured)));
         table.row(row("all", &record.all));
         let machine = &record.machine;
+        let lossy = if record.lossless { "" } else { " (**lossy**: texts differ from the model's own)" };
         format!(
             "## Speed\n\nMeasured by `gorgon bench` on {} ({}, {} CPU threads, {}), prompts of `{}`, tree `{}`, acceptance rule \
-             `{}`, temperature {}, on {}.\n\n{}",
+             `{}`{lossy}, temperature {}, on {}.\n\n{}",
             machine.device,
             machine.cpu,
             machine.threads,

@@ -126,6 +126,7 @@ fn remember(
         prompts: &options.prompts,
         tree: &setup.drafting.tree_name,
         accept: &setup.rule_name,
+        lossless: setup.rule.is_lossless(),
         temperature: options.transform.temperature(),
     };
     BenchRecord::new(decoded, summary, categories, settings)?.store(&folder.path);

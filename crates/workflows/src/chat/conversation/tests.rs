@@ -22,7 +22,7 @@ fn talk(turns: usize, context: usize, renderer: &Renderer) -> Vec<(usize, usize)
     let mut seen = vec![];
     for number in 0..turns {
         let (user, answer) = exchange(number);
-        let prompt = conversation.ask(&user, renderer, context, 64).unwrap();
+        let prompt = conversation.ask(&user, renderer, (context, context), 64).unwrap();
         assert!(prompt.len() < context);
         let common = known.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
         seen.push((conversation.left_out(), prompt.len() - common));
@@ -59,12 +59,15 @@ fn the_oldest_turns_are_left_out_seldom() {
 fn a_message_that_fits_nowhere_changes_nothing() {
     let renderer = renderer();
     let mut conversation = Conversation::new(None);
-    conversation.ask("hello", &renderer, 200, 64).unwrap();
+    conversation.ask("hello", &renderer, (200, 200), 64).unwrap();
     conversation.answer("hello", &renderer.text().encode("hi", false).unwrap(), &renderer).unwrap();
-    let error = conversation.ask(&"word ".repeat(400), &renderer, 200, 64).unwrap_err();
+    let error = conversation.ask(&"word ".repeat(400), &renderer, (200, 200), 64).unwrap_err();
     assert!(error.message().contains("too long") && error.message().contains("200"), "{}", error.message());
+    assert_eq!(error.advice(), Some("shorten the message"));
+    let error = conversation.ask(&"word ".repeat(400), &renderer, (200, 1000), 64).unwrap_err();
+    assert!(error.advice().unwrap().ends_with("a greater --context, 1000 at most"));
     assert_eq!((conversation.left_out(), conversation.exchanges().len()), (0, 1));
-    let prompt = conversation.ask("still here", &renderer, 200, 64).unwrap();
+    let prompt = conversation.ask("still here", &renderer, (200, 200), 64).unwrap();
     assert!(prompt.len() < 100);
 }
 
@@ -83,7 +86,7 @@ fn a_template_that_rewrites_answers_costs_the_last_answer_only() {
     let mut known: Vec<Token> = vec![];
     for number in 0..5 {
         let user = format!("question {number}");
-        let prompt = conversation.ask(&user, &renderer, 10_000, 64).unwrap();
+        let prompt = conversation.ask(&user, &renderer, (10_000, 10_000), 64).unwrap();
         let common = known.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
         let text = renderer.text().decode(&prompt, false).unwrap();
         assert!(!text.contains("thought"), "{text}");
@@ -101,7 +104,7 @@ fn the_system_message_stays_when_turns_go() {
     let mut conversation = Conversation::new(Some("Always be kind.".into()));
     for number in 0..12 {
         let (user, answer) = exchange(number);
-        let prompt = conversation.ask(&user, &renderer, 600, 64).unwrap();
+        let prompt = conversation.ask(&user, &renderer, (600, 600), 64).unwrap();
         assert!(renderer.text().decode(&prompt, true).unwrap().contains("Always be kind."));
         conversation.answer(&user, &renderer.text().encode(&answer, false).unwrap(), &renderer).unwrap();
     }
