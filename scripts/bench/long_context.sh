@@ -4,4 +4,4 @@
 #   scripts/bench/long_context.sh [OUT.jsonl]
 set -euo pipefail
 out=$(realpath -m "${1:-benchmarks/long_context.jsonl}")
-cargo bench --workspace --bench long_context -- --out "$out"
+cargo bench --workspace --bench long_context -- --rounds 5 --out "$out"

@@ -2,6 +2,7 @@
 
 use crate::printer;
 use gorgon_workflows::failure::Failure;
+use std::io::IsTerminal;
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -59,6 +60,10 @@ fn received() {
         }
         Some(_) => exit(130),
         None => {
+            // A half-written line of an answer ends here.
+            if std::io::stdout().is_terminal() {
+                printer::piece("\n");
+            }
             printer::failure(&Failure::run("stopped by Ctrl-C or SIGTERM; no file was left half-written"));
             exit(1);
         }

@@ -92,6 +92,11 @@ impl FromStr for DrafterChoice {
 fn training_free(text: &str) -> Option<Result<TrainingFree, String>> {
     let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
     let parsed = TrainingFree::parse(name, arguments)?;
+    // Without arguments an error begins with the name and two colons.
+    let parsed = parsed.map_err(|error| match error.strip_prefix(&format!("{name}:: ")) {
+        Some(reason) if arguments.is_empty() => format!("{name}: {reason}"),
+        _ => error,
+    });
     Some(if text.ends_with(':') { Err(format!("{text:?}: nothing follows the colon")) } else { parsed })
 }
 

@@ -5,6 +5,7 @@ mod error;
 pub use error::HeadsError;
 
 use crate::format::{self, Detected, EagleSpec, HeadSpec, LmHeads, MedusaSpec, TensorInfo};
+use crate::ngram_table;
 use crate::pytorch;
 use gorgon_model::layout;
 use gorgon_model::weights::{Checkpoint, WeightsError};
@@ -159,7 +160,8 @@ pub fn open_weights(dir: &Path) -> Result<Option<Checkpoint>, HeadsError> {
     let mut every: Vec<PathBuf> = dir.read_dir().map_err(unread)?.flatten().map(|file| file.path()).collect();
     every.sort();
     let mut files = every.clone();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors"));
+    let is_table = |path: &PathBuf| path.file_name().is_some_and(|name| name == ngram_table::FILE);
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "safetensors") && !is_table(path));
     // Files of other kinds (expected values, optimizer states) may lie beside the weights; the heads' own names win.
     let named =
         |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("lm_head.safetensors"));

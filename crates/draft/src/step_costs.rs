@@ -25,12 +25,19 @@ struct Cost {
 }
 
 /// `T(n)`: mean time of steps with `n` rows, drafting included.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct StepCosts {
     /// Number of rows less one.
     by_rows: Vec<Cost>,
     /// Steps that a mean counts from.
     least: u32,
+}
+
+impl Default for StepCosts {
+    /// Of no times: every step takes as long as a plain one.
+    fn default() -> Self {
+        Self::known([])
+    }
 }
 
 impl StepCosts {
@@ -102,11 +109,17 @@ impl StepCosts {
             .is_some_and(|cost| cost.mean.steps() >= self.least)
     }
 
+    /// The ratios of some numbers of rows, in words: a tilde in front of those that were not measured.
+    pub(crate) fn described(&self, rows: &[usize]) -> String {
+        let one = |&rows: &usize| format!("{}{:.2}", if self.knows(rows) { "" } else { "~" }, self.ratio(rows));
+        rows.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
     /// `T(n) / T(1)`, at least 1: linear between the sizes that were measured and beyond them.
     pub fn ratio(&self, rows: usize) -> f64 {
         let plain = self.plain();
-        let least = self.least.max(1);
-        let mean = |index: usize| self.by_rows.get(index).map(|cost| cost.mean).filter(|mean| mean.steps() >= least);
+        let mean =
+            |index: usize| self.by_rows.get(index).map(|cost| cost.mean).filter(|mean| mean.steps() >= self.least);
         let known = |index: usize| Some((index, mean(index)?.seconds() / plain));
         if plain <= 0.0 || rows < 2 {
             return 1.0;

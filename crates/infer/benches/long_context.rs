@@ -10,7 +10,7 @@
 //! oracle makes right at a given rate.
 
 use gorgon_core::Token;
-use gorgon_core::accept::{Greedy, RandomSource, random::SeededRandom};
+use gorgon_core::accept::{Greedy, random::SeededRandom};
 use gorgon_core::tree::{ChainTree, TreeBuilder};
 use gorgon_draft::draft_model::{DraftModel, DraftModelDrafter, DraftSampling, StreamingWindow};
 use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};

@@ -13,19 +13,26 @@ const GAP: usize = 2;
 pub struct Column {
     heading: String,
     alignment: CellAlignment,
+    is_spare: bool,
 }
 
 impl Column {
     /// A column of words, aligned to the left.
     #[must_use]
     pub fn text(heading: &str) -> Self {
-        Self { heading: visible::line(heading), alignment: CellAlignment::Left }
+        Self { heading: visible::line(heading), alignment: CellAlignment::Left, is_spare: false }
     }
 
     /// A column of numbers, aligned to the right.
     #[must_use]
     pub fn number(heading: &str) -> Self {
-        Self { heading: visible::line(heading), alignment: CellAlignment::Right }
+        Self { heading: visible::line(heading), alignment: CellAlignment::Right, is_spare: false }
+    }
+
+    /// Copy that a narrow terminal leaves out.
+    #[must_use]
+    pub fn spare(self) -> Self {
+        Self { is_spare: true, ..self }
     }
 }
 
@@ -55,13 +62,19 @@ impl Table {
     }
 
     /// For a terminal: columns two spaces apart, a rule under the headings. Where that would be wider than `width` columns
-    /// of the terminal, cells are wrapped between words; where words are too wide, each row is a list of its cells.
+    /// of the terminal, cells are wrapped between words; where words are too wide, spare columns are left out, the last
+    /// one first; where they are too wide even so, each row is a list of its cells.
     #[must_use]
     pub fn to_text(&self, width: Option<u16>) -> String {
         let words = self.widest_words();
         let least = words.iter().sum::<usize>() + GAP * words.len().saturating_sub(1);
         if width.is_some_and(|width| least > usize::from(width)) {
-            return self.to_lists();
+            return match self.columns.iter().rposition(|column| column.is_spare) {
+                Some(spare) => self.without(spare).to_text(width),
+                // Without headings the terminal wraps the lines.
+                None if !self.has_headings() => self.to_text(None),
+                None => self.to_lists(),
+            };
         }
         let mut table = self.laid_out(str::to_owned);
         table.load_preset(NOTHING).set_style(TableComponent::HeaderLines, '─');
@@ -77,6 +90,18 @@ impl Table {
         table.trim_fmt() + "\n"
     }
 
+    fn has_headings(&self) -> bool {
+        self.columns.iter().any(|column| !column.heading.is_empty())
+    }
+
+    /// Copy without a column.
+    fn without(&self, column: usize) -> Self {
+        let mut fewer = self.clone();
+        fewer.columns.remove(column);
+        fewer.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        fewer
+    }
+
     /// Width of the widest word of each column.
     fn widest_words(&self) -> Vec<usize> {
         let widest = |text: &str| text.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
@@ -88,7 +113,7 @@ impl Table {
     fn to_lists(&self) -> String {
         let widest = self.columns.iter().map(|column| column.heading.width()).max().unwrap_or(0);
         let cell = |(column, cell): (&Column, &String)| {
-            let space = " ".repeat(widest - column.heading.width() + if widest > 0 { GAP } else { 0 });
+            let space = " ".repeat(widest - column.heading.width() + GAP);
             format!("{}{space}{cell}\n", column.heading)
         };
         let filled = |row: &Vec<String>| {
@@ -117,7 +142,7 @@ impl Table {
 
     fn laid_out(&self, cell: impl Fn(&str) -> String) -> comfy_table::Table {
         let mut table = comfy_table::Table::new();
-        if self.columns.iter().any(|column| !column.heading.is_empty()) {
+        if self.has_headings() {
             table.set_header(self.columns.iter().map(|column| cell(&column.heading)));
         }
         table.add_rows(self.rows.iter().map(|row| row.iter().map(|text| cell(text))));

@@ -28,6 +28,9 @@ pub struct BenchRecord {
     pub prompts: String,
     /// The tree.
     pub tree: String,
+    /// True if the tree was named, and is not the one that the heads are decoded with.
+    #[serde(default)]
+    pub named_tree: bool,
     /// The acceptance rule.
     pub accept: String,
     /// True if the rule keeps the text, or at temperatures above 0 its distribution.
@@ -48,6 +51,8 @@ pub struct Decoded<'a> {
     pub prompts: &'a Path,
     /// The tree.
     pub tree: &'a str,
+    /// True if the tree was named.
+    pub named_tree: bool,
     /// The acceptance rule.
     pub accept: &'a str,
     /// True if the rule is lossless.
@@ -150,6 +155,7 @@ impl BenchRecord {
             machine: Machine::of(settings)?,
             prompts: decoded.prompts.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             tree: decoded.tree.into(),
+            named_tree: decoded.named_tree,
             accept: decoded.accept.into(),
             lossless: decoded.lossless,
             temperature: decoded.temperature,
@@ -158,22 +164,20 @@ impl BenchRecord {
         })
     }
 
-    /// Stores it in a heads folder, unless a better one is there: of a lossless rule where this one is lossy, or of more
-    /// runs, and of the same weights. Heads in a folder that cannot be written are measured all the same.
-    pub fn store(&self, heads: &Path) {
+    /// Stores it in a heads folder, unless a better one of the same weights is there: of a lossless rule, of the heads' own
+    /// tree, or of more runs. Heads in a folder that cannot be written are measured all the same. Returns what was done.
+    pub fn store(&self, heads: &Path) -> String {
         let path = heads.join(FILE);
-        let rank = |record: &Self| (record.lossless, record.all.pairs);
+        let shown = path.display();
+        let rank = |record: &Self| (record.lossless, !record.named_tree, record.all.pairs);
         if let Some(stored) = Self::read(heads).filter(|stored| rank(stored) > rank(self) && is_of_weights(heads)) {
-            let (path, pairs) = (path.display(), stored.all.pairs);
-            let rule = if stored.lossless == self.lossless { "" } else { " by a lossless rule" };
-            tracing::info!(
-                "not stored with the heads: {path} is of {pairs} pairs of runs{rule}; remove it to store this one"
-            );
-            return;
+            let (tree, pairs) = (&stored.tree, stored.all.pairs);
+            let rule = if stored.lossless { "lossless" } else { "lossy" };
+            return format!("note: {shown} stays as it is: {pairs} pairs of runs with tree {tree}, {rule}");
         }
         match files::write_json(&path, &json!(self)) {
-            Ok(()) => tracing::info!("stored with the heads as {}", path.display()),
-            Err(failure) => tracing::info!("not stored with the heads: {}", failure.message()),
+            Ok(()) => format!("stored with the heads as {shown}"),
+            Err(failure) => format!("note: not stored with the heads: {}", failure.message()),
         }
     }
 

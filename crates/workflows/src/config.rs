@@ -61,6 +61,11 @@ fn read<T: Config>(document: &Document) -> Result<T, Failure> {
         return Err(Failure::lines(old.iter().map(|(old, new)| at(old, &format!("{old} was renamed to {new}")))));
     }
     let problems = check::problems(&document.table, &T::KIND.schema());
+    let is_other = |kind: &Kind| *kind != T::KIND && check::problems(&document.table, &kind.schema()).is_empty();
+    if let Some(other) = Kind::ALL.into_iter().find(is_other).filter(|_| !problems.is_empty()) {
+        let message = format!("this is a config of gorgon {}, not of gorgon {}", other.verb(), T::KIND.verb());
+        return Err(Failure::input(at("", &message)));
+    }
     if !problems.is_empty() {
         return Err(Failure::lines(problems.iter().map(|problem| at(&problem.key, &problem.message))));
     }

@@ -98,13 +98,13 @@ impl CorrectionLog {
         }
         let dir = &self.learning.dir;
         // Other processes that log to the same folder wait. Where files cannot be locked, this one goes on.
-        let lock = File::create(dir.join(LOCK)).and_then(|file| file.lock().map(|()| file));
+        let lock = File::options().write(true).create(true).truncate(false).open(dir.join(LOCK));
+        let lock = lock.and_then(|file| file.lock().map(|()| file));
         if let Err(error) = &lock {
-            tracing::debug!(dir = %dir.display(), %error, "the log is not locked");
+            tracing::warn!(dir = %dir.display(), %error, "the log is not locked: other processes may write to it too");
         }
-        while dir.join(shard::file_name(gathered.next)).exists() {
-            gathered.next += 1;
-        }
+        // Behind all that others wrote: the lowest numbers are the oldest texts.
+        gathered.next = gathered.next.max(next_file(&shard::files(dir).unwrap_or_default()));
         let path = dir.join(shard::file_name(gathered.next));
         for (i, row) in gathered.rows.iter_mut().enumerate() {
             row.row = (gathered.next * BUFFER + i) as u64;

@@ -78,6 +78,7 @@ impl ServeJob {
         settings: &Settings,
         listening: &mut dyn FnMut(SocketAddr, &str),
     ) -> Result<(), Failure> {
+        check_origin(self.cors.as_deref())?;
         let stop = settings.console.stop_flag();
         let api_key = self.key()?;
         let dir = load::decoder_only(&self.model, "serve", settings)?;
@@ -233,4 +234,15 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Fails unless pages of this origin can ask: a scheme and a host, or all pages.
+fn check_origin(cors: Option<&str>) -> Result<(), Failure> {
+    let Some(origin) = cors.filter(|&origin| origin != "*") else { return Ok(()) };
+    let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    if host.is_some_and(|host| !host.is_empty() && !host.contains(|c: char| c == '/' || c.is_whitespace())) {
+        return Ok(());
+    }
+    let message = format!("--cors {origin}: not a web origin");
+    Err(Failure::input(message).hint("a scheme and a host, such as https://example.org, or * for all pages"))
 }

@@ -39,7 +39,9 @@ pub fn run(args: &Bench, settings: &Settings) -> Result<ExitCode, Failure> {
 pub fn print(measured: &Measured, markdown: bool) {
     let Measured { setup, summary, categories, .. } = measured;
     let columns = ["plain", "drafted", "speed-up", "tokens/step", "eta", "nodes/step", "same text"];
-    let mut table = Table::new(std::iter::once(Column::text("category")).chain(columns.map(Column::number)));
+    let spare =
+        |name| if matches!(name, "eta" | "nodes/step") { Column::number(name).spare() } else { Column::number(name) };
+    let mut table = Table::new(std::iter::once(Column::text("category")).chain(columns.map(spare)));
     for (category, summary) in categories {
         table.row(row(category, summary));
     }
@@ -74,7 +76,10 @@ fn row(name: &str, s: &Summary) -> [String; 8] {
         name.to_owned(),
         format!("{:.1}", s.plain_tokens_per_second),
         format!("{:.1}", s.drafted_tokens_per_second),
-        format!("{:.2} ({:.2}-{:.2})", s.speedup, s.speedup_range.0, s.speedup_range.1),
+        match s.speedup_range {
+            (low, high) if low == high => format!("{:.2}", s.speedup),
+            (low, high) => format!("{:.2} ({low:.2}-{high:.2})", s.speedup),
+        },
         format!("{:.2}", s.tokens_per_step),
         format!("{:.2}", s.eta),
         format!("{:.1}", s.nodes_per_step),

@@ -85,14 +85,14 @@ fn show(args: &Show, settings: &Settings) -> Result<ExitCode, Failure> {
             TreeShape::new(paths).map_err(Failure::input)?
         }
         (_, Some(TreeChoice::File(path))) => stored_tree::file(path)?,
-        (Some(heads), _) => {
+        (Some(heads), None | Some(TreeChoice::Calibrated)) => {
             let folder = load::heads(heads, &settings.console)?;
             stored_tree::file(&folder.path.join(TREE_FILE))?
         }
         (None, None) => "mc_sim_7b_63".parse::<PublishedTree>().map_err(Failure::input)?.shape().clone(),
-        (None, Some(other)) => {
+        (_, Some(other)) => {
             return Err(Failure::input(format!(
-                "{other}: its shape depends on the drafts of each step; show draws chain:N, published lists and files"
+                "{other}: its shape depends on the drafts of each step; show draws chain:N, published lists, files and the stored tree of --heads"
             )));
         }
     };

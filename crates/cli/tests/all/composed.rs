@@ -100,8 +100,18 @@ fn every_command_drafts_with_them() {
 #[test]
 fn a_chat_measures_drafters() {
     let model = backbone().to_str().unwrap();
-    let chat = ["chat", "-p", "hello", "--model", model, "--max-new-tokens", "60", "-v", "--drafter", "auto"];
-    assert!(stderr(&finished(&chat, &[])).contains("auto"));
+    let store = Job::new();
+    store.distill(&[]);
+    let file = store.text("answers.store");
+    finished(&["store", "build", &store.text("data"), "--model", model, &file], &[]);
+    let chat = ["chat", "-p", "hello", "--model", model, "--max-new-tokens", "60", "-v", "--drafter"];
+    let said = |drafter: &str| stderr(&finished(&[&chat[..], &[drafter]].concat(), &[]));
+    // Both log what they decided when the chat ends.
+    assert!(said("auto").contains("suffix drafts pay with more tokens than times"), "{}", said("auto"));
+    assert!(said("recycle").contains("token recycling chose its tree"), "{}", said("recycle"));
+    for drafter in ["suffix".to_owned(), format!("suffix:{file}"), format!("rest:{file}")] {
+        assert!(said(&drafter).contains(&format!("drafter={drafter}")), "{}", said(&drafter));
+    }
 }
 
 /// Self-distillation answers several prompts at a time with them, and they take part in comparisons.
@@ -135,7 +145,7 @@ fn they_distil_and_are_compared() {
     for (drafter, _) in all[..5].iter().chain(&all[7..8]) {
         let other = Job::like(job);
         other.distill(&[&format!("drafter={drafter:?}")]);
-        assert_eq!(other.shards().len(), plain.len(), "{drafter}");
+        assert_eq!(other.shards(), plain, "{drafter}");
     }
 }
 

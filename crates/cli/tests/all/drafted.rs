@@ -389,7 +389,9 @@ fn without_heads_auto_measures_drafters_without_weights() {
     let verify = ["verify", "--prompts", prompts, "--max-new-tokens", "30", "--json"];
     assert_eq!(json(&gorgon(&[&verify, &auto[..]].concat()))["diverged"], 0);
     let told = gorgon(&[&generate[..6], &["-v"], &auto[..]].concat());
-    assert!(stderr(&told).contains("drafter=auto"), "{}", stderr(&told));
+    for words in ["drafter=auto", "suffix drafts pay with more tokens than times", "recycle"] {
+        assert!(stderr(&told).contains(words), "{words}: {}", stderr(&told));
+    }
     refused(&[&generate[..6], &auto, &["--tree", "chain:4"]].concat(), &["auto", "own:24,23"]);
     refused(
         &["generate", "--model", model.name(), "--prompt", "x", "--drafter", "suffix,else=auto"],

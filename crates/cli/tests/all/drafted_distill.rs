@@ -44,6 +44,9 @@ fn same_with_any_drafter(plain: &Job, heads: &str, sampling: &[&str]) {
     for (drafts, batch) in [
         (vec!["drafter=ngram:3"], "batch_size=1"),
         (vec!["drafter=ngram:4", "tree=chain:3"], "batch_size=auto"),
+        // Their tables and means outlive conversations.
+        (vec!["drafter=recycle"], "batch_size=2"),
+        (vec!["drafter=suffix,else=recycle"], "batch_size=3"),
         (vec![heads], "batch_size=3"),
         (vec![heads, "tree=dynamic:9,3,3"], "batch_size=16"),
         (vec![heads, "tree=trellis:9"], "batch_size=2"),

@@ -203,3 +203,29 @@ fn quantised_checkpoints() {
         assert!(facts["quantised_bytes"].as_u64() < facts["size_bytes"].as_u64());
     }
 }
+
+/// Damage beside the weights of heads, a store, a config of another verb, and trees that cannot be drawn.
+#[test]
+fn neighbours_are_named() {
+    let job = Job::new();
+    job.distill(&[]);
+    let (heads, model) = (job.text("heads"), backbone().to_str().unwrap());
+    finished(&["export", PYTORCH, "--to", "safetensors", &heads], &[]);
+    job.write("heads/tree.json", "[[0], [0,");
+    job.write("heads/calibration.json", "{");
+    let problems = json(&gorgon(&["inspect", &heads, "--json"]))["problems"].clone();
+    for (problem, file) in problems.as_array().unwrap().iter().zip(["tree.json", "calibration.json"]) {
+        assert!(problem.as_str().unwrap().contains(file), "{problems}");
+    }
+    assert_eq!(problems.as_array().unwrap().len(), 2, "{problems}");
+    refused(&["tree", "show", "--heads", &heads, "--tree", "dynamic:10,3,2"], &["its shape depends on the drafts"]);
+    std::fs::rename(job.path("heads/model.safetensors"), job.path("heads/ngrams.safetensors")).unwrap();
+    refused(&["generate", "--model", model, "--heads", &heads, "--prompt", "x"], &[&heads, "no "]);
+    let store = job.text("answers.store");
+    finished(&["store", "build", &job.text("data"), "--model", model, &store], &[]);
+    refused(&["inspect", &store], &["answers.store: this is a store of texts"]);
+    refused(
+        &["train", "-c", &job.text("distill.toml")],
+        &["distill.toml: this is a config of gorgon distill, not of gorgon train"],
+    );
+}

@@ -1,6 +1,7 @@
 //! `chat --learn` and `serve --learn`: the text stays, corrections become training data, what drafts is fitted to them,
 //! and a running program takes the newer weights up.
 
+mod published;
 mod rollback;
 
 use crate::chain;
@@ -15,7 +16,6 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// Another model with the backbone's tokens.
 fn draft(job: &Job) -> String {
     let keys = ["method=\"layerskip\"", "layerskip.exit_layer=1", "training.learning_rate=3e-2", "training.steps=6"];
     finished(&[&["train", "-c", &job.text("train.toml")][..], &keys].concat(), &[]);

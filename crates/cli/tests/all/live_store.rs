@@ -51,20 +51,22 @@ fn rounds_of_a_measurement_know_nothing_of_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let prompts = folder.path().join("prompts.jsonl");
     std::fs::write(&prompts, "{\"prompt\": \"What is 12 plus 30?\"}\n{\"prompt\": \"Count from 1 to 12.\"}\n").unwrap();
-    let steps = |drafter: &str| {
+    let steps = |drafter: &str, tree: &str| {
         let prompts = prompts.to_str().unwrap();
-        let args = ["bench", "--model", &tiny(), "--prompts", prompts, "--drafter", drafter, "--rounds", "2", "--json"];
-        let runs = json(&gorgon(&args))["runs"].clone();
+        let drafts = ["--drafter", drafter, "--tree", tree];
+        let args = ["bench", "--model", &tiny(), "--prompts", prompts, "--rounds", "2", "--json"];
+        let runs = json(&gorgon(&[&args[..], &drafts].concat()))["runs"].clone();
         let drafted = runs.as_array().unwrap().iter().filter(|run| run["drafted"] == true);
         let steps: Vec<u64> = drafted.map(|run| run["steps"].as_u64().unwrap()).collect();
         assert_eq!((steps.len(), &steps[..2]), (4, &steps[2..]), "{drafter}");
         steps
     };
-    let own = steps("suffix");
-    let stored = steps("suffix:live");
+    let own = steps("suffix", "own:60,59");
+    let stored = steps("suffix:live", "own:60,59");
     // The second prompt may be drafted from the first one's answer.
     assert!(stored[0] == own[0] && stored[1] <= own[1], "{stored:?} {own:?}");
-    steps("recycle");
+    // Within a budget it chooses the nodes by the clock.
+    steps("recycle", "dynamic:8,2,4");
 }
 
 /// Eight clients ask while others save the store. All answers are in it then, and each text is the model's own.

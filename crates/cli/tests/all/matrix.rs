@@ -8,6 +8,7 @@ use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, stderr, stdout};
 use gorgon_model::random::T5Shape;
 use serde_json::Value;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 /// Trainings: a name, the keys that make it, and whether the run's own model is decoded.
@@ -41,9 +42,14 @@ const LAYERSKIP: &[&str] = &["method=\"layerskip\"", "layerskip.exit_layer=1", "
 
 const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:16"];
 
+/// A budget within which drafters make trees of their own.
+const BUDGET: &[&str] = &["own:16,6"];
+
 struct Bench {
     job: Job,
     prompts: String,
+    /// New tokens at most.
+    tokens: Cell<&'static str>,
 }
 
 impl Bench {
@@ -58,7 +64,7 @@ impl Bench {
         let prompts = ["What is 3 + 4?", "Sort these numbers: 5, 2, 9.", "Tell me a story about a fox."];
         job.write("prompts.jsonl", &prompts.map(|p| format!("{{\"prompt\": {p:?}}}\n")).concat());
         let prompts = job.text("prompts.jsonl");
-        Self { job, prompts }
+        Self { job, prompts, tokens: Cell::new("16") }
     }
 
     /// Trains for a few steps and returns the run folder.
@@ -119,7 +125,8 @@ impl Bench {
 
     /// The exit code says too whether any draft was accepted, which in a single case is left to chance.
     fn verify(&self, model: &str, drafts: &[&str], more: &[&str]) -> Value {
-        let base = ["verify", "--model", model, "--prompts", &self.prompts, "--json", "--max-new-tokens", "16"];
+        let base =
+            ["verify", "--model", model, "--prompts", &self.prompts, "--json", "--max-new-tokens", self.tokens.get()];
         let output = gorgon(&[&base[..], drafts, more].concat());
         let done = output.status.code().is_some_and(|code| code < 2);
         assert!(done, "{drafts:?} {more:?}: {} {}", stdout(&output), stderr(&output));
@@ -166,14 +173,27 @@ fn text_of_drafters_without_heads_is_the_models_own() {
     {
         bench.check(model, TREES, &["--drafter", drafter]);
     }
+    for drafter in ["suffix", "suffix,else=recycle", "ngram:2", "recycle"] {
+        bench.check(model, BUDGET, &["--drafter", drafter]);
+    }
     bench.check(model, &["trellis:4,1"], &["--drafter", "pipelined:1,3"]);
     // Of a model with two layers no sub-layer may be left out by a search.
     let deeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../checkpoints/tiny");
+    // The search begins once 33 tokens of an answer are out.
+    bench.tokens.set("48");
     bench.check(deeper.to_str().unwrap(), &["own:12,6", "chain:3"], &["--drafter", &format!("swift:50,state={swift}")]);
+    bench.tokens.set("16");
+    // A list that was searched for.
+    let (model_of_six, searched) = (deeper.to_str().unwrap(), bench.job.text("searched.json"));
+    let few = ["--limit", "1", "--max-new-tokens", "8", "--evaluations", "6"];
+    let search = ["dev", "skip", "--model", model_of_six, "--prompts", &bench.prompts, "--out", &searched];
+    finished(&[&search[..], &few].concat(), &[]);
+    bench.accepted(model_of_six, &["chain:4"], &["--drafter", &format!("skip:{searched}")]);
     let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
     finished(&["store", "build", &data, "--model", model, &store], &[]);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2"), "suffix:live:1".into()] {
         bench.check(model, TREES, &["--drafter", &drafter]);
+        bench.check(model, BUDGET, &["--drafter", &drafter]);
     }
     // Drafters that arrange their drafts themselves: the tree only bounds nodes and depth.
     // Which tree pays, or none, is measured, so it may draft nothing.
@@ -251,7 +271,7 @@ fn text_of_composed_drafters_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
     let several = format!("specinfer:{model}+{model}");
     bench.check(model, &["own:23,5", "chain:2", "mc_sim_7b_63", "dynamic:12,2,4"], &["--drafter", &several]);
-    for then in ["ngram:2,tail=1", "early-exit:1", "partial:16,4", "none"] {
+    for then in ["ngram:2,tail=1", "suffix", "early-exit:1", "partial:16,4", "none"] {
         bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then={then}")]);
     }
     for small in ["window=16", "sinks=0,window=8,ahead=3"] {

@@ -108,6 +108,7 @@ fn wrong_options_are_named() {
         (vec!["serve", "--model", &model, "--cache-tokens", "10"], "--cache-tokens 10"),
         (vec!["serve", "--model", &model, "--api-key-file", "/nowhere/key"], "/nowhere/key"),
         (vec!["serve", "--model", &model, "--batch", "0"], "--batch"),
+        (vec!["serve", "--model", &model, "--cors", "example.org"], "--cors example.org: not a web origin"),
         (vec!["chat"], "--model"),
         (vec!["bench", "--prompts", "x"], "--model"),
     ] {

@@ -84,8 +84,8 @@ impl Head {
         let is_table =
             path.extension().is_some_and(|end| ["csv", "tsv"].iter().any(|table| end.eq_ignore_ascii_case(table)));
         if layout == Layout::Text && wanted.is_none() && is_table {
-            let advice = "write an object such as {\"prompt\": \"Hello\"} per row, or ask for the format text to take \
-                          each line as a prompt";
+            let advice = "write an object such as {\"prompt\": \"Hello\"} per row; in a config of a distillation, \
+                          format = \"text\" takes each line as a prompt";
             return Err(kind("a table of separated values", advice));
         }
         if layout == Layout::Lines && text.starts_with(b"{") && self.spreads(text) {

@@ -32,6 +32,11 @@ impl DraftSampling {
         Self { transform, children: scheme, rows, stop }
     }
 
+    /// True if the rule draws at random by the drafts' distributions.
+    pub(crate) fn draws(&self) -> bool {
+        self.rows || self.children != SamplingScheme::Deterministic
+    }
+
     /// How the children of a tree's nodes are taken. A tree that keeps the best of its candidates keeps no draws.
     pub(crate) fn children_of<'a>(
         &self,

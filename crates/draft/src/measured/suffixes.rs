@@ -137,11 +137,7 @@ impl Suffixes {
             let verdict = size.map_or_else(|| "none pays".to_owned(), |size| format!("{size} rows pay"));
             tracing::debug!(matched = 1 << class, rows = ?SIZES, ?tokens, verdict, "suffix drafts");
         }
-        let times = SIZES.map(|rows| {
-            let sign = if costs.knows(rows) { "" } else { "~" };
-            format!("{sign}{:.2}", costs.ratio(rows))
-        });
-        let (times, per_step) = (times.join(" "), self.tokens as f64 / self.steps.max(1) as f64);
+        let (times, per_step) = (costs.described(&SIZES), self.tokens as f64 / self.steps.max(1) as f64);
         tracing::debug!(
             drafted = self.steps, of = steps, tokens_per_step = per_step, rows = ?SIZES, times, margin = MARGIN,
             "suffix drafts pay with more tokens than times, by the margin (~: not measured)"

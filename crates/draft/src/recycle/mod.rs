@@ -11,7 +11,7 @@
 //! on. It belongs to no text: [`reset`](Drafter::reset) and [`truncate`](Drafter::truncate) keep it, so a later text
 //! begins with what earlier ones left. Drafts are a list, so no row of the table changes greedy or coupled text. Under
 //! rules that draw at random, other drafts use up other draws: a text of the same distribution then depends on the texts
-//! before it.
+//! before it, and within a budget on the clock, so that a seed stands for another text each time.
 
 mod sizes;
 mod table;
@@ -91,7 +91,7 @@ impl RecycleDrafter {
         Self { name: Recycle { successors }.name(), table: SuccessorTable::new(successors), sizes: None }
     }
 
-    /// Copy that chooses the nodes within a budget by step times, measured by a clock.
+    /// Chooses the nodes within a budget by step times, measured by a clock.
     pub fn timed_by(self, clock: Clock) -> Self {
         Self { sizes: Some(Sizes::new(clock)), ..self }
     }
@@ -140,14 +140,16 @@ impl Drafter for RecycleDrafter {
             return Ok(Proposal::list(context.tree.build(root, &mut Successors(&self.table))?));
         };
         let planned = sizes.plan(tree.max_nodes());
-        let grown = OwnTree::new(planned.followed.unwrap_or(planned.nodes), tree.max_depth());
-        let grown = &grown.map_err(|error| DraftError::Tree(error.to_string()))?;
-        let grown = CoupledTree { tree: grown, coupling }.build(root, &mut Successors(&self.table))?;
-        let draft = match planned.followed {
-            Some(_) => cut(&grown, &order(&grown), planned.nodes),
-            None => grown.clone(),
-        };
-        sizes.drafted(&planned, &grown, draft.tree().len());
+        let budget = OwnTree::new(planned.followed.unwrap_or(planned.nodes), tree.max_depth());
+        let budget = budget.map_err(|error| DraftError::Tree(error.to_string()))?;
+        let mut draft = CoupledTree { tree: &budget, coupling }.build(root, &mut Successors(&self.table))?;
+        if let Some(nodes) = planned.followed {
+            let order = order(&draft);
+            let chosen = cut(&draft, &order, planned.nodes);
+            sizes.follow(nodes, &draft, order);
+            draft = chosen;
+        }
+        sizes.begin(&planned, draft.tree().len());
         Ok(Proposal::list(draft))
     }
 }

@@ -27,7 +27,7 @@ use std::path::Path;
 
 /// Drafts unless another tree is named.
 const CHAIN: usize = 8;
-/// The threshold of a new text: of greedy and of sampled ones.
+/// The threshold of a new text, of greedy and of sampled ones.
 const THRESHOLDS: [f64; 2] = [0.8, 0.5];
 /// Acceptance that the threshold is moved towards.
 const WANTED: f64 = 0.9;
@@ -83,9 +83,7 @@ impl TrainingFreeMethod for Skip {
 impl Skip {
     fn of(&self, sampling: DraftSampling) -> SkipDrafter {
         let stop = self.stop.map(|percent| f64::from(percent) / 100.0);
-        let first = THRESHOLDS[usize::from(!sampling.transform.is_greedy())];
-        let threshold = Threshold::new(first);
-        SkipDrafter { threshold, first, ..SkipDrafter::new(self.name(), self.sublayers.clone(), stop) }
+        SkipDrafter { draws: sampling.draws(), ..SkipDrafter::new(self.name(), self.sublayers.clone(), stop) }
     }
 }
 
@@ -96,9 +94,10 @@ pub struct SkipDrafter {
     sublayers: Sublayers,
     /// For the target that was lent first.
     skipped: Option<SkippedSublayers>,
-    threshold: Threshold,
-    /// The threshold of a new text.
-    first: f64,
+    /// Of this text, from its first draft on.
+    threshold: Option<Threshold>,
+    /// True if its drafts serve a rule that draws at random. Under a coupling the text is sampled too.
+    draws: bool,
     /// The threshold, where it stays as it is.
     stop: Option<f64>,
     /// The greatest depth of the last tree that was asked for.
@@ -109,8 +108,7 @@ impl SkipDrafter {
     /// A drafter that leaves out these sub-layers. Paths end after a draft less likely than `stop`; without one, the
     /// threshold adapts.
     pub fn new(name: String, sublayers: Sublayers, stop: Option<f64>) -> Self {
-        let [first, _] = THRESHOLDS;
-        Self { name, sublayers, skipped: None, threshold: Threshold::new(first), first, stop, depth: 0 }
+        Self { name, sublayers, skipped: None, threshold: None, draws: false, stop, depth: 0 }
     }
 }
 
@@ -124,7 +122,7 @@ impl Drafter for SkipDrafter {
     }
 
     fn reset(&mut self) {
-        self.threshold = Threshold::new(self.first);
+        self.threshold = None;
     }
 
     fn truncate(&mut self, _: usize) -> bool {
@@ -133,9 +131,9 @@ impl Drafter for SkipDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
-        if let Some(verified) = pass.verified {
+        if let (Some(verified), Some(threshold)) = (pass.verified, &mut self.threshold) {
             let deepest = verified.tree.depths().iter().copied().max().unwrap_or(0);
-            self.threshold.learn(deepest, verified.path.len().saturating_sub(1), deepest == self.depth);
+            threshold.learn(deepest, verified.path.len().saturating_sub(1), deepest == self.depth);
         }
         Ok(())
     }
@@ -151,9 +149,11 @@ impl Drafter for SkipDrafter {
         if self.skipped.as_ref().is_none_or(|skipped| skipped.layers() != target.layers()) {
             self.skipped = Some(self.sublayers.of(target.layers()).map_err(DraftError::Tree)?);
         }
+        let is_sampled = self.draws || context.tree.coupling.is_some();
+        let threshold = self.threshold.get_or_insert(Threshold::new(THRESHOLDS[usize::from(is_sampled)]));
         let Some(skipped) = &self.skipped else { return Ok(Proposal::root(root)) };
         let levels = Levels::with_probabilities(ReducedLayers::new(target, skipped));
-        let mut source = StopAfter::new(levels, self.stop.unwrap_or(self.threshold.value));
+        let mut source = StopAfter::new(levels, self.stop.unwrap_or(threshold.value));
         Ok(Proposal::list(context.tree.build(root, &mut source)?))
     }
 }

@@ -30,7 +30,7 @@ use gorgon_model::config::ModelConfig;
 use gorgon_model::device::Compute;
 use gorgon_model::target::Target;
 use search::Answer;
-use spine::{Spine, Widths};
+use spine::Spine;
 use std::path::Path;
 use stored::left_out;
 
@@ -122,7 +122,7 @@ impl TrainingFreeMethod for Swift {
 
     fn drafter_for(&self, sampling: DraftSampling) -> Box<dyn Drafter> {
         let mut drafter = SwiftDrafter::new(self.clone());
-        drafter.widths = if sampling.transform.is_greedy() { spine::GREEDY } else { spine::SAMPLED };
+        drafter.draws = sampling.draws();
         Box::new(drafter)
     }
 }
@@ -131,7 +131,8 @@ impl TrainingFreeMethod for Swift {
 pub struct SwiftDrafter {
     name: String,
     method: Swift,
-    widths: Widths,
+    /// True if its drafts serve a rule that draws at random. Under a coupling the text is sampled too.
+    draws: bool,
     /// For the target that was lent first.
     search: Option<Search>,
     /// Its state in the file, and the target's vocabulary.
@@ -152,18 +153,7 @@ impl SwiftDrafter {
     pub fn new(method: Swift) -> Self {
         let (name, stored) = (method.name(), method.state.as_ref().and_then(|state| state.stored.clone()));
         let (search, answer, before) = (None, vec![], None);
-        Self {
-            name,
-            method,
-            widths: spine::GREEDY,
-            search,
-            stored,
-            vocab_size: 0,
-            committed: 0,
-            prompt: 0,
-            answer,
-            before,
-        }
+        Self { name, method, draws: false, search, stored, vocab_size: 0, committed: 0, prompt: 0, answer, before }
     }
 
     /// The search, once a target was lent.
@@ -269,7 +259,9 @@ impl Drafter for SwiftDrafter {
         self.look_on(&*target)?;
         let Some(search) = &self.search else { return Ok(Proposal::root(root)) };
         let levels = Levels::with_probabilities(ReducedLayers::new(target, search.left_out()));
-        Ok(Proposal::list(context.tree.build(root, &mut Spine::new(levels, self.widths))?))
+        let is_sampled = self.draws || context.tree.coupling.is_some();
+        let widths = if is_sampled { spine::SAMPLED } else { spine::GREEDY };
+        Ok(Proposal::list(context.tree.build(root, &mut Spine::new(levels, widths))?))
     }
 }
 

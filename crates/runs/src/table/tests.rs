@@ -62,4 +62,11 @@ fn words_are_never_split() {
                  method       a-longer-name\n\
                  speed-up     0.98 (0.97-0.99)\n";
     assert_eq!(table.to_text(Some(30)), lists);
+    let mut table = Table::new([Column::text("method"), Column::number("eta").spare(), Column::number("speed-up")]);
+    table.row(["heads", "0.59", "1.24"]);
+    assert_eq!(table.to_text(Some(16)), "method  speed-up\n────────────────\nheads       1.24\n");
+    assert!(table.to_text(Some(22)).contains("eta"));
+    let mut pairs = Table::new([Column::text(""), Column::text("")]);
+    pairs.row(["weights", "model-00001-of-00002.safetensors"]);
+    assert_eq!(pairs.to_text(Some(20)), "weights  model-00001-of-00002.safetensors\n");
 }

@@ -21,6 +21,7 @@ fn record(lossless: bool, pairs: usize) -> BenchRecord {
         machine,
         prompts: "p.jsonl".into(),
         tree: "chain:2".into(),
+        named_tree: false,
         accept: "auto".into(),
         lossless,
         temperature: 0.0,
@@ -46,6 +47,8 @@ fn a_better_measurement_stays() {
     assert_eq!(stored(record(false, 500)), (true, 60), "lossy");
     assert_eq!(stored(record(true, 60)), (true, 60));
     assert_eq!(stored(record(true, 61)), (true, 61));
+    let named = BenchRecord { named_tree: true, ..record(true, 500) };
+    assert_eq!(stored(named), (true, 61), "another tree than the heads' own");
     // The heads were fitted anew since.
     File::create(&weights).unwrap().set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
     assert_eq!(stored(record(false, 3)), (false, 3));

@@ -105,7 +105,7 @@ impl Engine {
             last,
             DrafterChoice::Model(_)
                 | DrafterChoice::Composed(_)
-                | DrafterChoice::TrainingFree(TrainingFree::Partial(_))
+                | DrafterChoice::TrainingFree(TrainingFree::Partial(_) | TrainingFree::Skip(_))
         );
         if samples || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);

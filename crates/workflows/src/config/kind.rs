@@ -45,6 +45,14 @@ impl Kind {
         }
     }
 
+    /// The verb that reads it.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Pretrain => "dev pretrain",
+            kind => kind.name(),
+        }
+    }
+
     /// The kind of a config, by the keys that only one kind has.
     pub(crate) fn of(table: &Table) -> Self {
         let has = |key: &str| table.contains_key(key);

@@ -2,7 +2,9 @@
 
 use super::model::storage;
 use super::report::{Properties, Report};
+use crate::drafting::stored_tree::{self, TREE_FILE};
 use crate::failure::Failure;
+use gorgon_bench::record::CalibrationRecord;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::Detected;
 use gorgon_model::config::ModelConfig;
@@ -21,7 +23,11 @@ pub(super) fn report(path: &Path) -> Result<Option<Report>, Failure> {
     if layout::is_model(found.checkpoint.entries().keys()) {
         return Ok(None);
     }
-    let Detected { format, spec, problems, notes } = found.detected;
+    let Detected { format, spec, mut problems, notes } = found.detected;
+    let tree = found.path.join(TREE_FILE);
+    let tree = if tree.is_file() { stored_tree::file(&tree).err() } else { None };
+    let record = CalibrationRecord::read(&found.path).err().map(Failure::from);
+    problems.extend(tree.into_iter().chain(record).map(|failure| failure.message().to_owned()));
     let mut facts = Properties::default();
     facts.add("format", format.name());
     facts.add("method", format.method().name());

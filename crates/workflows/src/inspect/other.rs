@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::fitting::HEADS;
 use crate::{absent, runs};
 use gorgon_draft::folder::open_weights;
+use gorgon_draft::store::Store;
 use serde_json::Value;
 use std::path::Path;
 use toml::Table;
@@ -16,6 +17,10 @@ const MAX_BYTES: u64 = 16 << 20;
 pub(super) fn file(path: &Path) -> Option<Failure> {
     if !path.is_file() {
         return None;
+    }
+    if Store::has_magic(path).unwrap_or(false) {
+        let message = format!("{}: this is a store of texts", path.display());
+        return Some(Failure::input(message).hint(format!("gorgon store inspect {} describes it", path.display())));
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (shown, folder) = (path.display(), path.parent().filter(|parent| !parent.as_os_str().is_empty()));

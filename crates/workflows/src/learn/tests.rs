@@ -51,6 +51,20 @@ fn several_logs_share_a_folder() {
     assert_eq!((rows.len(), numbers.len(), files.len()), (4 * texts, 4 * texts, 4 * 6));
 }
 
+/// A log that has not written for a while goes on behind the texts of another one, which has removed the oldest files.
+#[test]
+fn late_texts_are_not_taken_for_the_oldest() {
+    let dir = tempfile::tempdir().unwrap();
+    let late = log(dir.path(), 0);
+    let other = log(dir.path(), 0);
+    (0..3 * BUFFER).for_each(|i| take(&other, i));
+    take(&late, 9);
+    drop(late);
+    let files = shard::files(dir.path()).unwrap();
+    assert_eq!(files, [dir.path().join(shard::file_name(3))]);
+    assert_eq!(shard::read(&files[0], 251).unwrap().0.len(), 1);
+}
+
 /// The oldest files of the log go first. The newest stays, and so does what somebody else put there.
 #[test]
 fn the_log_is_bounded() {

@@ -126,10 +126,11 @@ fn remember(
         prompts: &options.prompts,
         tree: &setup.drafting.tree_name,
         accept: &setup.rule_name,
+        named_tree: options.tree.is_some(),
         lossless: setup.rule.is_lossless(),
         temperature: options.transform.temperature(),
     };
-    BenchRecord::new(decoded, summary, categories, settings)?.store(&folder.path);
+    settings.console.say(BenchRecord::new(decoded, summary, categories, settings)?.store(&folder.path));
     Ok(())
 }
 

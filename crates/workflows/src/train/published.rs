@@ -66,8 +66,8 @@ pub(super) fn replace<F: OnBackbone>(
         files::copy(&previous, path)?;
         std::fs::remove_file(&previous).map_err(|error| Failure::io(&previous, &error))?;
         let line = format!(
-            "rolled back: {shown} has the weights again that it had before: on held-out texts they accept {kept:.3} \
-             drafts per step, step {best} {found:.3}"
+            "rolled back: {shown} has the weights again that it had before: their acceptance on held-out texts is \
+             {kept:.3}, that of step {best} {found:.3}"
         );
         settings.console.say(line);
         return Ok(());
