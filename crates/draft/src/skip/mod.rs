@@ -4,10 +4,10 @@
 //! Committed rows of the cache are the whole model's. Drafted rows have keys and values of the kept sub-layers only;
 //! they are dropped, and verification reads the drafts again through all layers.
 //!
-//! A path ends after a draft that is less likely than `θ`, which begins at 0.8, or 0.5 at temperatures above 0. After a step that drafted `d` tokens of which `a` were
-//! accepted, with the acceptance `m <- m/2 + a/(2d)`: `θ' = θ + 0.01` if `m < 0.9`, else `θ` if a path reached the tree's
-//! depth, else `θ - 0.01`; `θ <- 0.9·θ + 0.1·θ'`. Whether a path ends is decided by drafts before it, so no rule is
-//! biased. Drafts are a list of most likely tokens.
+//! A path ends after a draft that is less likely than `θ`, which begins at 0.8, or 0.5 at temperatures above 0. After a
+//! step that drafted `d` tokens of which `a` were accepted, with the acceptance `m <- m/2 + a/(2d)`: `θ' = θ + 0.01` if
+//! `m < 0.9`, else `θ` if a path reached the tree's depth, else `θ - 0.01`; `θ <- 0.9·θ + 0.1·θ'`. Whether a path ends
+//! is decided by drafts before it, so no rule is biased. Drafts are a list of most likely tokens.
 
 mod sublayers;
 

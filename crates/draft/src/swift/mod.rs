@@ -8,7 +8,8 @@
 //! search for later processes ([`StateFile`]).
 //!
 //! Drafts are a path of most likely tokens with siblings at each place: 3, 5, 8 or 10 tokens where the first is more
-//! likely than 0.95, 0.8, 0.5, or less; 1, 3, 5 or 10 at temperatures above 0. The path ends after a token less likely than 0.8. All are a list.
+//! likely than 0.95, 0.8, 0.5, or less; 1, 3, 5 or 10 at temperatures above 0. The path ends after a token less likely
+//! than 0.8. All are a list.
 
 mod gaussian;
 mod search;

@@ -65,8 +65,8 @@ impl Conversation {
 
     /// The prompt of a message after this conversation, with room for `new_tokens` of an answer.
     ///
-    /// Where it does not fit into `context` tokens, of the model's `positions`, the oldest exchanges are left out until half of the context is
-    /// free: whatever is left is read anew, so this should be rare.
+    /// Where it does not fit into `context` tokens, of the model's `positions`, the oldest exchanges are left out until
+    /// half of the context is free: whatever is left is read anew, so this should be rare.
     ///
     /// # Errors
     /// When the message does not fit alone or the template refuses it; the conversation is unchanged then.

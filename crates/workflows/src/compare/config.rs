@@ -57,8 +57,8 @@ pub struct CompareConfig {
     #[serde(default)]
     #[schemars(with = "Training", default)]
     pub budget: toml::Table,
-    /// Seconds that each training may take, evaluations apart. Its dry run on this machine decides how many steps these are, in place of
-    /// `steps` and `epochs`. A resumed comparison keeps the steps.
+    /// Seconds that each training may take, evaluations apart. Its dry run on this machine decides how many steps these
+    /// are, in place of `steps` and `epochs`. A resumed comparison keeps the steps.
     #[serde(default)]
     pub training_seconds: Option<f64>,
     /// Methods to compare.

@@ -212,8 +212,9 @@ fn fit_once(
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
     let mut training = training(config, method, file, variant, &folder)?;
     if let Some(seconds) = config.training_seconds {
-        let steps = steps_within(seconds, &training, &folder, settings)?;
+        let Some(steps) = steps_within(seconds, &training, &folder, settings)? else { return Ok(None) };
         (training.training.steps, training.training.epochs) = (steps, Training::default().epochs);
+        training.check().map_err(|errors| Failure::settings(&errors))?;
     }
     let before = previous(&folder)?;
     let resume = before.as_deref().map(|run| Resume { run, allow_change: &[] });
@@ -241,19 +242,19 @@ fn fit_once(
 }
 
 /// Steps that a training takes in some seconds by its dry run, at least one; those of an earlier attempt if there was
-/// one.
-fn steps_within(seconds: f64, training: &TrainConfig, folder: &Path, settings: &Settings) -> Result<u64, Failure> {
+/// one; `None` if the dry run stopped on request.
+fn steps_within(
+    seconds: f64,
+    training: &TrainConfig,
+    folder: &Path,
+    settings: &Settings,
+) -> Result<Option<u64>, Failure> {
     let path = folder.join(STEPS);
-    let known = gorgon_runs::file::read(&path, MAX_SECONDS).ok();
-    let known: Option<Value> = known.and_then(|bytes| gorgon_runs::json::read(&bytes).ok());
-    if let Some(steps) =
-        known.filter(|known| known["within_seconds"] == seconds).and_then(|known| known["steps"].as_u64())
-    {
-        return Ok(steps);
+    let known = document(&path).filter(|known| known["within_seconds"] == seconds);
+    if let Some(steps) = known.and_then(|known| known["steps"].as_u64()) {
+        return Ok(Some(steps));
     }
-    let train::Done::Planned(plan) = train::execute(training, None, true, settings)? else {
-        return Err(Failure::run(format!("{}: the training has no plan", folder.display())));
-    };
+    let train::Done::Planned(plan) = train::execute(training, None, true, settings)? else { return Ok(None) };
     let (Some(planned), Some(steps)) = (plan["seconds"].as_f64(), plan["steps"].as_u64()) else {
         return Err(Failure::run(format!("{}: the plan of the training has no time", folder.display())));
     };
@@ -261,7 +262,12 @@ fn steps_within(seconds: f64, training: &TrainConfig, folder: &Path, settings: &
     let fitting = fitting.max(1);
     settings.console.say(format!("{fitting} steps in {seconds} s: the dry run takes {planned:.1} s for {steps}"));
     files::write_json(&path, &json!({"within_seconds": seconds, "steps": fitting}))?;
-    Ok(fitting)
+    Ok(Some(fitting))
+}
+
+/// A small JSON file; `None` where there is none that can be read.
+fn document(path: &Path) -> Option<Value> {
+    gorgon_runs::json::read(&gorgon_runs::file::read(path, MAX_SECONDS).ok()?).ok()
 }
 
 /// SHA-256 of the weights and the config that a training published, by file name.
@@ -281,9 +287,7 @@ fn published(run: &Path) -> Result<Value, Failure> {
 
 /// Whether a finished training's weights are those whose hashes were written beside its duration.
 fn is_as_written(seconds: &Path, run: &Path) -> bool {
-    let known = gorgon_runs::file::read(seconds, MAX_SECONDS).ok();
-    let known: Option<Value> = known.and_then(|bytes| gorgon_runs::json::read(&bytes).ok());
-    known.is_some_and(|known| published(run).is_ok_and(|found| known["weights"] == found))
+    document(seconds).is_some_and(|known| published(run).is_ok_and(|found| known["weights"] == found))
 }
 
 /// The run folder that an earlier attempt left.
