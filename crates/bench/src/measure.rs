@@ -82,7 +82,7 @@ impl Comparison<'_> {
     /// When it does not fit, or the model fails.
     pub fn plain(&mut self, target: &mut DecoderTarget, prompt: &[Token]) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
-            return recorded(pair.of(false), prompt, &self.limits);
+            return recorded(pair.of(false), prompt, &self.limits, SeededRandom::behind(self.seed, prompt, 0));
         }
         let mut random = SeededRandom::behind(self.seed, prompt, 0);
         Ok(decode(target, prompt, self.rule, &mut random, &self.limits, &mut |_| ControlFlow::Continue(()))?)
@@ -107,7 +107,7 @@ impl Comparison<'_> {
         sample: u64,
     ) -> Result<Generation, BenchError> {
         if let Some(pair) = &mut self.recorded {
-            return recorded(pair.of(true), prompt, &self.limits);
+            return recorded(pair.of(true), prompt, &self.limits, SeededRandom::behind(self.seed, prompt, sample));
         }
         let random = &mut SeededRandom::behind(self.seed, prompt, sample);
         Ok(Session::new(target, &mut *self.drafter).generate(
@@ -180,9 +180,14 @@ impl Comparison<'_> {
 }
 
 /// Decodes a prompt that is read whole, as all runs read theirs.
-fn recorded(steps: &mut Recorded, prompt: &[Token], limits: &Limits) -> Result<Generation, BenchError> {
+fn recorded(
+    steps: &mut Recorded,
+    prompt: &[Token],
+    limits: &Limits,
+    random: SeededRandom,
+) -> Result<Generation, BenchError> {
     steps.reset();
-    Ok(steps.decode(prompt, limits, &mut |_| ControlFlow::Continue(()))?)
+    Ok(steps.decode(prompt, limits, random, &mut |_| ControlFlow::Continue(()))?)
 }
 
 fn record(prompt: &BenchPrompt, round: usize, drafted: bool, generation: &Generation, same: bool) -> Run {

@@ -31,6 +31,12 @@ impl Packing {
         Self { lengths, budget_tokens, batches_per_step: batches_per_step.max(1), seed, last: Mutex::new(None) }
     }
 
+    /// Packs examples of other lengths into batches of these sizes.
+    #[must_use]
+    pub fn of_lengths(self, lengths: Vec<usize>) -> Self {
+        Self { lengths, last: Mutex::new(None), ..self }
+    }
+
     /// Number of examples.
     pub fn examples(&self) -> usize {
         self.lengths.len()

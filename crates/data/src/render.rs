@@ -12,6 +12,7 @@ use gorgon_text::template::{ChatTemplate, Render, TemplateError, message};
 use gorgon_text::tokenizer::{Tokenizer, TokenizerError};
 use gorgon_text::variables::Variables;
 use serde_json::Value;
+use std::ops::Range;
 use std::path::Path;
 
 /// Why a conversation cannot be rendered.
@@ -68,6 +69,14 @@ impl Example {
     /// Number of assistant tokens.
     pub fn labels(&self) -> usize {
         self.assistant.iter().filter(|&&own| own).count()
+    }
+
+    /// The tokens of a range that lies within it.
+    #[must_use]
+    pub fn part(&self, tokens: Range<usize>) -> Self {
+        let part = |mask: &Vec<bool>| mask[tokens.clone()].to_vec();
+        let (assistant, corrected) = (part(&self.assistant), self.corrected.as_ref().map(part));
+        Self { ids: self.ids[tokens].to_vec(), assistant, corrected }
     }
 
     /// Drops tokens from `length` on.

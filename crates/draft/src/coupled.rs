@@ -11,7 +11,7 @@ use gorgon_core::{PooledVec, Token};
 const CANDIDATES: usize = 64;
 /// Sharpness `β` of drafted rows. At 1 a row that is the target's own would always be right. Drafters are less sure than
 /// they should be of their best tokens where the noise is high: 2 accepts most (`benchmarks/README.md`).
-const SHARPNESS: f64 = 2.0;
+pub const SHARPNESS: f64 = 2.0;
 /// Probabilities that sum to more than this are those of no distribution.
 const MOST_MASS: f64 = 1.001;
 

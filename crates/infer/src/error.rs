@@ -29,6 +29,9 @@ pub enum DecodeError {
         /// The device by name.
         device: String,
     },
+    /// Steps on a device sample by the noise of a random source that has none.
+    #[error("a recorded step samples by the noise of its random source, and this source has none")]
+    NoNoise,
     /// Trees cannot be grown on a device.
     #[error(transparent)]
     Growth(#[from] GrowthError),

@@ -1,11 +1,15 @@
-//! Greedy decoding whose step is recorded once on a GPU and replayed: draft, verify, accept, commit and fill the next
-//! tree, all there. The host reads what was decided, once a step, and sends nothing.
+//! Decoding whose step is recorded once on a GPU and replayed: draft, verify, accept, commit and fill the next tree, all
+//! there. The host reads what was decided, once a step, and sends nothing. A token is the argmax of its row, or of its
+//! row with a sequence's noise: that is coupled sampling, whose text is plain sampling's at any temperature.
 
+mod counts;
 mod drafts;
 mod known;
 mod pair;
 mod prompt;
+mod sampling;
 
+pub use counts::StepCounts;
 pub use pair::RecordedPair;
 
 use crate::error::DecodeError;
@@ -16,50 +20,23 @@ use crate::timing::StepTimes;
 use crate::turn::{Outcomes, StepOutcome, Turn};
 use burn::tensor::{Device, Graph, Int, Tensor, capture};
 use drafts::{Drafts, cut, oracle, paths};
-use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::RandomSource;
 use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
+use gorgon_kernels::greedy_step::{self, Guide, NoisePositions, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::{DecoderTarget, Target};
 use known::Known;
+use sampling::{CoupledSampling, picked};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 /// The shortest bucket of slots, in tokens; each further one is twice as long.
 const SHORTEST: usize = 512;
-
-/// Launches, reads and replays since the counts were last reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepCounts {
-    /// Steps.
-    pub steps: usize,
-    /// Reads from the device to the host in steps.
-    pub reads: usize,
-    /// Replays of a recorded step.
-    pub replays: usize,
-    /// Recordings: one per bucket of the context's length.
-    pub recordings: usize,
-    /// Recordings that the device refused, so that the step was run launch by launch: a failure where speed counts.
-    pub fallbacks: usize,
-}
-
-impl StepCounts {
-    /// The sums of both counts.
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            steps: self.steps + other.steps,
-            reads: self.reads + other.reads,
-            replays: self.replays + other.replays,
-            recordings: self.recordings + other.recordings,
-            fallbacks: self.fallbacks + other.fallbacks,
-        }
-    }
-}
 
 type Step = Box<dyn FnMut() -> Tensor<1, Int>>;
 
@@ -75,11 +52,13 @@ struct Buffers {
     guide: Option<Guide>,
 }
 
-/// A sequence whose greedy steps are recorded. Without heads a step is one of plain decoding.
+/// A sequence whose steps are recorded. Without heads a step is one of plain decoding.
 pub struct Recorded {
     buffers: Rc<Buffers>,
     device: Device,
     visible: AttentionMask,
+    /// `None` where decoding is greedy.
+    sampling: Option<CoupledSampling>,
     graph: Option<(usize, Graph<Tensor<1, Int>, Step>)>,
     counts: StepCounts,
     /// The trees that were verified, if anybody wants to know.
@@ -133,11 +112,20 @@ impl Recorded {
         Ok(Self::over(shared(target), drafts, table, alone(growth.nodes), guided))
     }
 
+    /// Makes the steps sample at a temperature above 0, as [`Coupled`](gorgon_core::accept::Coupled) does: each token is the
+    /// argmax of its row with the noise of the request's random source. Rows are neither cut to their top `k` nor to a
+    /// nucleus. Medusa's drafts are ranked by the noise too; an EAGLE layer drafts what is most probable.
+    #[must_use]
+    pub fn at_temperature(self, temperature: f64) -> Self {
+        Self { sampling: Some(CoupledSampling::new(temperature, &self.device)), graph: None, ..self }
+    }
+
     /// Plain decoding over the cache of this one, which holds the text that either has read last.
     pub(crate) fn plain_beside(&self) -> Self {
         let tree = TreeTable::with_room(1, 1, &self.device);
         let shared = (self.buffers.target.clone(), self.buffers.known.clone());
-        Self::over(shared, Drafts::None, tree, alone(1), false)
+        let sampling = self.sampling.clone();
+        Self { sampling, ..Self::over(shared, Drafts::None, tree, alone(1), false) }
     }
 
     fn made(
@@ -175,7 +163,7 @@ impl Recorded {
         let guide = guided.then(|| oracle(&tree, &held, &[], &[], 0, &device));
         drop(held);
         let buffers = Rc::new(Buffers { target, known, drafts, tree, pass_table, outcome, guide });
-        Self { buffers, device, visible, graph: None, counts: StepCounts::default(), watched: None }
+        Self { buffers, device, visible, sampling: None, graph: None, counts: StepCounts::default(), watched: None }
     }
 
     /// Tells an oracle what text to draft: `text` is a prompt with its plain continuation. At depth `d` the first path
@@ -205,20 +193,21 @@ impl Recorded {
         std::mem::take(&mut self.counts)
     }
 
-    /// Continues a prompt; `observe` gets every token and stops the generation by breaking. The text is greedy plain
-    /// decoding's, up to the rounding of a device that computes a row differently beside others.
+    /// Continues a prompt; `observe` gets every token and stops the generation by breaking. The text is plain decoding's
+    /// with the same random source, up to the rounding of a device that computes a row differently beside others.
+    /// Greedy steps read no random source.
     ///
     /// # Errors
-    /// When the prompt is empty, holds a token outside the vocabulary, does not fit with the new tokens and a tree, or
-    /// logits are no numbers.
+    /// When the prompt is empty, holds a token outside the vocabulary, does not fit with the new tokens and a tree,
+    /// logits are no numbers, or steps sample and the random source has no noise.
     pub fn decode(
         &mut self,
         prompt: &[Token],
         limits: &Limits,
+        random: impl RandomSource,
         observe: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Generation, DecodeError> {
-        // Nothing in a greedy step is random.
-        generate_one(self, Request::new(prompt, limits, SeededRandom::new(0)), observe)
+        generate_one(self, Request::new(prompt, limits, random), observe)
     }
 
     /// One step: a replay and a read. What is cut off ends the text, so that the device's tables, which have all of it,
@@ -265,7 +254,8 @@ impl Recorded {
             kept
         });
         let (buffers, pass_table) = (self.buffers.clone(), self.buffers.pass_table.with_slots(slots));
-        let step: Step = Box::new(move || buffers.step(&pass_table));
+        let sampling = self.sampling.clone();
+        let step: Step = Box::new(move || buffers.step(&pass_table, sampling.as_ref()));
         let graph = capture(&self.device, step);
         tables.iter().zip(&kept).for_each(|(table, kept)| greedy_step::overwrite(table, kept));
         self.counts.recordings += 1;
@@ -293,6 +283,9 @@ impl Executor for Recorded {
     }
 
     fn read_on(&mut self, _: usize, request: &mut Request<'_>) -> Result<Progress, DecodeError> {
+        if let Some(sampling) = &self.sampling {
+            sampling.take_noise(&*request.random)?;
+        }
         self.first(&request.text)
     }
 
@@ -306,13 +299,14 @@ impl Executor for Recorded {
 
 impl Buffers {
     /// Verify, accept, commit, draft: everything on the device.
-    fn step(&self, pass_table: &PassTable) -> Tensor<1, Int> {
+    fn step(&self, pass_table: &PassTable, sampling: Option<&CoupledSampling>) -> Tensor<1, Int> {
         let mut target = self.target.borrow_mut();
         let output = target.verify_table(pass_table).expect("a recorded step's target is on a GPU");
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&output.hidden.tensor()));
+        let logits = target.decoder().logits_tensor(&output.hidden.tensor());
+        let argmax = picked(&logits, sampling, || NoisePositions::of_nodes(pass_table));
         greedy_step::accept(&argmax, &self.tree, pass_table, &self.outcome);
         target.compact(self.outcome.table());
-        let drafted = self.drafts.next(&output, &self.outcome, &self.tree, pass_table);
+        let drafted = self.drafts.next(&output, &self.outcome, (&self.tree, pass_table), sampling);
         drafted.expect("a recorded step's drafter is on a GPU");
         self.guide();
         self.outcome.table().clone()

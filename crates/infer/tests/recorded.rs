@@ -5,7 +5,7 @@ mod random_medusa;
 
 use burn::tensor::{Tensor, TensorData};
 use gorgon_core::accept::RuleChoice;
-use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::random::{Given, SeededRandom};
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::folder::HeadsFolder;
@@ -105,7 +105,8 @@ fn recorded_steps_give_the_cpus_text() {
             }
         };
         for (prompt, recordings) in prompts {
-            let generation = recorded.decode(prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+            let generation =
+                recorded.decode(prompt, &limits(), SeededRandom::new(0), &mut |_| ControlFlow::Continue(())).unwrap();
             assert_eq!(generation.ids, plain(model.path(), prompt), "drafted: {drafted}");
             let counts = recorded.take_counts();
             assert_eq!(counts.steps, generation.accepted.len());
@@ -114,6 +115,49 @@ fn recorded_steps_give_the_cpus_text() {
             assert!(generation.accepted.iter().all(|&accepted| accepted <= if drafted { 3 } else { 0 }));
         }
     }
+}
+
+/// The CPU's coupled sample behind a prompt, by plain decoding.
+fn sampled(model: &Path, prompt: &[u32], temperature: f64, random: &SeededRandom) -> Vec<u32> {
+    let decoder = Arc::new(Decoder::load(model, &Compute::cpu(FloatFormat::F32)).unwrap());
+    let mut target = DecoderTarget::new(decoder, prompt.len() + NEW_TOKENS, Hooks::none());
+    let rule = RuleChoice::Coupled.rule(Transform::new(temperature, None, None).unwrap());
+    let mut go_on = |_| ControlFlow::Continue(());
+    decode(&mut target, prompt, rule.as_ref(), &mut random.clone(), &limits(), &mut go_on).unwrap().ids
+}
+
+/// At a temperature recorded steps give the CPU's coupled text, plain and with drafts, for each sequence of a seed.
+#[test]
+fn recorded_steps_sample_the_cpus_text() {
+    let (model, heads) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(decoder) = on_device(model.path(), heads.path()) else { return };
+    let shape = TreeShape::from_json("[[0], [1], [0, 0], [0, 1], [1, 0], [0, 0, 0]]").unwrap();
+    let mut texts = std::collections::BTreeSet::new();
+    for temperature in [0.3, 1.0] {
+        let target = DecoderTarget::new(decoder.clone(), 640, Hooks::none());
+        let medusa = MedusaModel::load(&HeadsFolder::open(heads.path()).unwrap(), decoder.clone()).unwrap();
+        let recorded = Recorded::new(target, Some(medusa), &shape).unwrap().at_temperature(temperature);
+        let mut pair = RecordedPair::new(recorded);
+        for sample in 0..3 {
+            let prompt = [256, 72, 105 + sample as u32];
+            let random = SeededRandom::behind(5, &prompt, sample);
+            let want = sampled(model.path(), &prompt, temperature, &random);
+            for drafts in [true, false] {
+                let steps = pair.of(drafts);
+                let run = steps.decode(&prompt, &limits(), random.clone(), &mut |_| ControlFlow::Continue(())).unwrap();
+                assert_eq!(run.ids, want, "T = {temperature}, sample {sample}, drafts: {drafts}");
+            }
+            texts.insert(want);
+        }
+        let counts = pair.take_counts();
+        assert_eq!((counts.reads, counts.fallbacks), (counts.steps, 0), "{counts:?}");
+    }
+    assert_eq!(texts.len(), 6);
+    let target = DecoderTarget::new(decoder, 640, Hooks::none());
+    let mut steps = Recorded::new(target, None, &TreeShape::new(vec![]).unwrap()).unwrap().at_temperature(1.0);
+    let no_noise = Given::new(vec![]);
+    let error = steps.decode(&[1, 2], &limits(), no_noise, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error, DecodeError::NoNoise), "{error}");
 }
 
 /// Heads that read one state say on a GPU, where their first blocks are one product, what they say on the CPU.
@@ -156,7 +200,8 @@ fn an_oracle_decides_what_is_accepted() {
     let plain = plain(model.path(), &prompt);
     for (rates, accepted) in [(vec![1.0; 3], 3), (vec![1.0], 1), (vec![0.0], 0)] {
         recorded.reveal(&[&prompt[..], &plain].concat(), &rates, 5);
-        let run = recorded.decode(&prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+        let run =
+            recorded.decode(&prompt, &limits(), SeededRandom::new(0), &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(run.ids, plain);
         let known = &run.accepted[..(NEW_TOKENS - 4) / (accepted + 1)];
         assert!(known.iter().all(|&n| n == accepted), "{rates:?}: {:?}", run.accepted);
@@ -177,7 +222,8 @@ fn a_further_turn_reads_its_new_tokens_only() {
     let mut pair = RecordedPair::new(Recorded::new(target, Some(model_heads), &shape).unwrap());
     let mut text = vec![256, 72, 105];
     let mut answer = |text: &[u32], drafts: bool, read: usize| {
-        let answer = pair.of(drafts).decode(text, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+        let answer =
+            pair.of(drafts).decode(text, &limits(), SeededRandom::new(0), &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(answer.read, read, "{drafts}");
         assert_eq!(answer.ids, plain(model.path(), text), "{drafts}");
         answer.ids
@@ -193,7 +239,8 @@ fn a_further_turn_reads_its_new_tokens_only() {
     text[20] += 1;
     answer(&text, false, text.len() - 20);
     pair.of(true).reset();
-    let again = pair.of(true).decode(&text, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
+    let again =
+        pair.of(true).decode(&text, &limits(), SeededRandom::new(0), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(again.read, text.len());
 }
 
@@ -207,9 +254,9 @@ fn what_does_not_fit_is_refused() {
     let mut go_on = |_| ControlFlow::Continue(());
     let limits = |max_new_tokens| Limits { max_new_tokens, end_tokens: vec![] };
     // The last new token is emitted and never read. The last step may accept more than there is left.
-    assert_eq!(recorded.decode(&[1, 2], &limits(19), &mut go_on).unwrap().ids.len(), 19);
-    let error = recorded.decode(&[1, 2], &limits(20), &mut go_on).unwrap_err();
+    assert_eq!(recorded.decode(&[1, 2], &limits(19), SeededRandom::new(0), &mut go_on).unwrap().ids.len(), 19);
+    let error = recorded.decode(&[1, 2], &limits(20), SeededRandom::new(0), &mut go_on).unwrap_err();
     assert!(matches!(error, DecodeError::Context { prompt: 2, new: 20, context: 20 }), "{error}");
-    assert!(recorded.decode(&[], &limits(3), &mut go_on).is_err());
-    assert_eq!(recorded.decode(&[1, 2], &limits(19), &mut go_on).unwrap().ids.len(), 19);
+    assert!(recorded.decode(&[], &limits(3), SeededRandom::new(0), &mut go_on).is_err());
+    assert_eq!(recorded.decode(&[1, 2], &limits(19), SeededRandom::new(0), &mut go_on).unwrap().ids.len(), 19);
 }

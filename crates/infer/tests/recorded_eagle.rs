@@ -6,8 +6,9 @@ mod recorder;
 mod shared;
 
 use gorgon_core::Token;
-use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::accept::{Greedy, RuleChoice};
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::{DynamicTree, TokenTree};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::three::{DraftVocabulary, Eagle3Model, Eagle3Shape};
@@ -194,7 +195,7 @@ fn limits() -> Limits {
 }
 
 fn decode(recorded: &mut Recorded, prompt: &[Token]) -> Generation {
-    recorded.decode(prompt, &limits(), &mut |_| ControlFlow::Continue(())).unwrap()
+    recorded.decode(prompt, &limits(), SeededRandom::new(0), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Decodes by recorded steps, and compares every tree and every token with the CPU's. A step is one read and one
@@ -231,6 +232,28 @@ fn recorded_trees_are_the_cpus() {
         let layer = Layer::One { bias: number % 2 == 0, own_embedding: number % 3 == 1 };
         let Some((pair, _folders)) = Pair::random(layer) else { return };
         compare(&pair, &DynamicTree::new(nodes, depth, top_k).unwrap(), &prompts);
+    }
+}
+
+/// At a temperature the text is the CPU's coupled one, whatever the layer drafts.
+#[test]
+fn recorded_steps_sample_the_cpus_text() {
+    for layer in [ONE, Layer::Three] {
+        let Some((pair, _folders)) = Pair::random(layer) else { return };
+        let tree = DynamicTree::new(16, 3, 4).unwrap();
+        let rule = RuleChoice::Coupled.rule(Transform::new(0.8, None, None).unwrap());
+        let mut steps = pair.recorded(&tree, false).at_temperature(0.8);
+        for sample in 0..3 {
+            let prompt = [256, 72, 105];
+            let random = SeededRandom::behind(5, &prompt, sample);
+            let mut target = DecoderTarget::new(pair.here.clone(), 640, Hooks::none());
+            let mut go_on = |_| ControlFlow::Continue(());
+            let mut of_the_cpu = random.clone();
+            let want =
+                gorgon_infer::decode(&mut target, &prompt, rule.as_ref(), &mut of_the_cpu, &limits(), &mut go_on);
+            let drafted = steps.decode(&prompt, &limits(), random, &mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(drafted.ids, want.unwrap().ids, "{sample}");
+        }
     }
 }
 

@@ -209,6 +209,12 @@ impl TrainConfig {
         let shuffles = self.method.shuffle_buffer() > 0;
         let reason = format_args!("{} reads sequences, so its steps are made of whole conversations", self.sequences());
         check.require(shuffles || self.shuffle_buffer() == 0, "training.shuffle_buffer", self.shuffle_buffer(), reason);
+        if let Some(tokens) = self.training.window_tokens {
+            let reason = format_args!("steps of {} read no windows of hidden states", self.method.name());
+            check.require(self.method.reads_windows(), "training.window_tokens", tokens, reason);
+            let reason = "it needs cache_features = true, since hidden states depend on all tokens before a window";
+            check.require(self.caches_features(), "training.window_tokens", tokens, reason);
+        }
         if let Some(from) = self.init_from.as_ref().filter(|_| !self.method.starts_from_heads()) {
             let reason = format_args!("{} does not start from heads", self.method.name());
             check.require(false, "init_from", from.display(), reason);

@@ -46,6 +46,7 @@ mod language;
 mod lm_head;
 mod replay;
 mod shuffle_buffer;
+mod windows;
 
 pub use block::BlockFitting;
 pub use cllm::CllmFitting;
@@ -68,3 +69,4 @@ pub use probes::ProbeFitting;
 pub use replay::{Lengths, Measured, replay};
 pub use shuffle_buffer::{DrawnRows, ShuffleBuffer};
 pub use space_sft::SpaceSftFitting;
+pub use windows::{WindowStart, Windows};

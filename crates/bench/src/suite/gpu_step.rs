@@ -3,6 +3,7 @@
 use super::{Shape, SuiteReport};
 use crate::BenchError;
 use gorgon_core::Token;
+use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeShape;
 use gorgon_draft::medusa::MedusaModel;
 use gorgon_infer::{Limits, Recorded, StepCounts};
@@ -90,7 +91,7 @@ impl Kind {
         let held = || device.memory_pool_usage().map(|usage| usage.bytes_reserved);
         let before = held();
         self.recorded.reset();
-        let run = self.recorded.decode(prompt, &limits, &mut |_| ControlFlow::Continue(()))?;
+        let run = self.recorded.decode(prompt, &limits, SeededRandom::new(0), &mut |_| ControlFlow::Continue(()))?;
         let after = held();
         let counted = self.recorded.take_counts();
         let counts = &mut self.counts;

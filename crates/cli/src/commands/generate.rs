@@ -28,9 +28,10 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
     let answer = Answer { args, settings, decoder: &decoder, request: &request, drafting: &drafting };
-    if let Some(mut recorded) = recording::steps(&drafting, &decoder, tokens, rule)? {
+    let random = SeededRandom::behind(settings.seed, &request.prompt, 0);
+    if let Some(mut recorded) = recording::steps(&drafting, &decoder, tokens, (rule, transform))? {
         let generation = answered(&request, args, settings, &mut |request, observe| {
-            recorded.decode(&request.prompt, &request.limits, observe)
+            recorded.decode(&request.prompt, &request.limits, random.clone(), observe)
         })?;
         let counts = recording::report(recorded.take_counts(), settings);
         answer.report(&generation, true, &rule.to_string(), counts)?;
@@ -43,7 +44,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     if let Loaded::Oracle(oracle) = &mut loaded {
         oracle.reveal(request.truth(&mut target, acceptance.as_ref(), settings.seed)?);
     }
-    let (drafter, random) = (loaded.drafter(), &mut SeededRandom::behind(settings.seed, &request.prompt, 0));
+    let (drafter, random) = (loaded.drafter(), &mut random.clone());
     let generation = answered(&request, args, settings, &mut |request, observe| {
         if drafting.is_plain() {
             return decode(&mut target, &request.prompt, acceptance.as_ref(), random, &request.limits, observe);

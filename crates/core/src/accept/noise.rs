@@ -29,6 +29,11 @@ impl Noise {
         Self { key: hash([self.key, 1]) }
     }
 
+    /// The number that it all follows from.
+    pub fn key(self) -> u64 {
+        self.key
+    }
+
     /// `E = -ln u` at a position: exponentially distributed, positive and finite.
     pub fn exponential(self, position: usize, token: Token) -> f64 {
         exponential(self.at(position), token)
@@ -66,6 +71,11 @@ pub struct NoiseAhead {
 }
 
 impl NoiseAhead {
+    /// The sequence's noise, at all positions.
+    pub fn of_sequence(&self) -> Noise {
+        self.noise
+    }
+
     /// `E` of a token that is emitted `depth` tokens after the position.
     pub fn exponential(self, depth: usize, token: Token) -> f64 {
         self.noise.exponential(self.position + depth, token)

@@ -1,13 +1,15 @@
 //! Drafts of recorded steps, and the tokens that an oracle puts in their place.
 
+use super::sampling::CoupledSampling;
 use crate::error::DecodeError;
 use burn::tensor::Device;
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::TreeShape;
+use gorgon_draft::coupled::SHARPNESS;
 use gorgon_draft::eagle::EagleOnDevice;
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_kernels::greedy_step::{self, Guide, Outcome, TreeTable};
+use gorgon_kernels::greedy_step::{self, Guide, NoisePositions, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::PassOutput;
@@ -53,8 +55,8 @@ impl Drafts {
         &self,
         next: &[Token],
         output: &PassOutput,
-        tree: &TreeTable,
-        pass_table: &PassTable,
+        (tree, pass_table): (&TreeTable, &PassTable),
+        sampling: Option<&CoupledSampling>,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
@@ -63,7 +65,7 @@ impl Drafts {
             }
             return Ok(());
         }
-        self.fill(&output.hidden.narrow(next.len() - 1, 1), tree, pass_table);
+        self.fill(&output.hidden.narrow(next.len() - 1, 1), (tree, pass_table), sampling);
         Ok(())
     }
 
@@ -72,8 +74,8 @@ impl Drafts {
         &self,
         output: &PassOutput,
         outcome: &Outcome,
-        tree: &TreeTable,
-        pass_table: &PassTable,
+        (tree, pass_table): (&TreeTable, &PassTable),
+        sampling: Option<&CoupledSampling>,
     ) -> Result<(), DecodeError> {
         if let Self::Eagle(layer) = self {
             let mut layer = layer.borrow_mut();
@@ -81,16 +83,24 @@ impl Drafts {
             return Ok(layer.draft(guessed, tree, pass_table)?);
         }
         let last = HiddenStates::on_device(output.hidden.tensor().select(1, outcome.last()));
-        self.fill(&last, tree, pass_table);
+        self.fill(&last, (tree, pass_table), sampling);
         Ok(())
     }
 
-    /// Heads' tokens, from the state at the last committed token.
-    fn fill(&self, hidden: &HiddenStates, tree: &TreeTable, pass_table: &PassTable) {
+    /// Heads' tokens, from the state at the last committed token; those that the noise prefers, where there is some.
+    fn fill(
+        &self,
+        hidden: &HiddenStates,
+        (tree, pass_table): (&TreeTable, &PassTable),
+        sampling: Option<&CoupledSampling>,
+    ) {
         if let Self::Medusa { heads, width } = self {
-            let guesses =
-                greedy_step::top_rows(&heads.project(&heads.states(hidden, tree.longest() - 1)).into_tensor(), *width);
-            greedy_step::fill(&guesses, tree, pass_table);
+            let logits = heads.project(&heads.states(hidden, tree.longest() - 1)).into_tensor();
+            let logits = match sampling {
+                Some(sampling) => sampling.perturb(&logits, &NoisePositions::behind_root(pass_table), SHARPNESS),
+                None => logits,
+            };
+            greedy_step::fill(&greedy_step::top_rows(&logits, *width), tree, pass_table);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Drafted decoding beside plain decoding, both by recorded steps.
 
-use super::{Recorded, StepCounts};
+use super::Recorded;
+use super::counts::StepCounts;
 
 /// Two ways to decode over one cache, one at a time.
 #[derive(Debug)]

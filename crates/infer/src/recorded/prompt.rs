@@ -1,10 +1,11 @@
 //! Reads a prompt before recorded steps, as far as it is not known.
 
+use super::sampling::picked;
 use super::{Recorded, SHORTEST, bucket, read, token};
 use crate::error::DecodeError;
 use crate::executor::Progress;
 use gorgon_core::Token;
-use gorgon_kernels::greedy_step;
+use gorgon_kernels::greedy_step::{self, NoisePositions};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::pass::PassOutput;
@@ -36,8 +37,9 @@ impl Recorded {
         let ending = &prompt[ending..];
         let output = target.extend(ending)?;
         let hidden = output.hidden.narrow(ending.len() - 1, 1);
-        let argmax = greedy_step::argmax_rows(&target.decoder().logits_tensor(&hidden.tensor()));
-        let first = token(read(argmax).first(), prompt.len())?;
+        let logits = target.decoder().logits_tensor(&hidden.tensor());
+        let at = || NoisePositions::at(prompt.len(), &self.device);
+        let first = token(read(picked(&logits, self.sampling.as_ref(), at)).first(), prompt.len())?;
         self.begin(first, ending, prompt.len(), &output)?;
         buffers.note(ending);
         Ok(Progress { first: Some(first), read: prompt.len() - known })
@@ -53,7 +55,7 @@ impl Recorded {
         greedy_step::overwrite(buffers.pass_table.table(), table.table());
         let pass_table = buffers.pass_table.with_slots(bucket(length + buffers.rows()));
         let next: Vec<Token> = ending[1..].iter().copied().chain([first]).collect();
-        buffers.drafts.begin(&next, output, &buffers.tree, &pass_table)?;
+        buffers.drafts.begin(&next, output, (&buffers.tree, &pass_table), self.sampling.as_ref())?;
         buffers.guide();
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::device::tests::{device, has_bf16, ints_of, tensor, value};
 use crate::tree_attention::AttentionMask;
 use burn::tensor::DType;
+use gorgon_core::accept::noise::Noise;
 
 #[test]
 fn greatest_entries_are_found_in_order() {
@@ -51,6 +52,37 @@ fn damaged_logits_are_reported() {
     assert_eq!(ints_of(argmax_rows(&rows)), [-1, -1, -1, 0, 299]);
     // Heads are untrusted: what they say of numbers that are none is somewhere in the vocabulary.
     assert!(ints_of(top_rows(&rows, 4)).iter().all(|&token| (0..300).contains(&token)));
+}
+
+/// The noise is the host's, at every place that rows of a step are about, and what is no logit stays none.
+#[test]
+fn noise_is_that_of_the_host() {
+    let Some(device) = device() else { return };
+    let (noise, vocab, sharpness) = (Noise::new(7, 1 << 40), 3000, 1.25f32);
+    let table = NoiseTable::new(Noise::new(1, 2), &device);
+    overwrite(table.key(), NoiseTable::new(noise, &device).key());
+    let mut logits: Vec<f32> = (0..9 * vocab).map(|i| value(i * 11 + 3) * 8.0).collect();
+    (logits[5], logits[vocab + 1], logits[2 * vocab + 2]) = (f32::NEG_INFINITY, f32::NAN, f32::INFINITY);
+    let rows = tensor(logits.clone(), [1, 9, vocab], &device);
+    let pass = PassTable::new(&[0; 9], &mask(), 41, 512, &[None], &device);
+    let depths = reference::depths(&PARENTS);
+    let at = |places: &NoisePositions, position: &dyn Fn(usize) -> usize| {
+        let got: Vec<f32> = perturb(&rows, &table, places, sharpness).into_data().try_into_vec().unwrap();
+        for (i, (&got, &logit)) in got.iter().zip(&logits).enumerate() {
+            let exponential = noise.exponential(position(i / vocab), (i % vocab) as u32);
+            let want = f64::from(logit) * f64::from(sharpness) - exponential.ln();
+            let is_close = (f64::from(got) - want).abs() < 4e-6 * want.abs().max(1.0);
+            assert!(is_close || f64::from(got) == want || (got.is_nan() && want.is_nan()), "{i}: {got} {want}");
+        }
+    };
+    at(&NoisePositions::of_nodes(&pass), &|row| 41 + depths[row] + 1);
+    at(&NoisePositions::behind_root(&pass), &|row| 41 + 1 + row);
+    let one = rows.clone().narrow(1, 0, 1);
+    let got: Vec<f32> =
+        perturb(&one, &table, &NoisePositions::at(70_000, &device), 0.0).into_data().try_into_vec().unwrap();
+    let furthest = got.iter().enumerate().filter(|(i, _)| *i != 5);
+    let furthest = furthest.map(|(i, got)| (f64::from(*got) + noise.exponential(70_000, i as u32).ln()).abs());
+    assert!(furthest.fold(0.0, f64::max) < 4e-6);
 }
 
 const PARENTS: [usize; 9] = [0, 0, 0, 1, 1, 2, 3, 6, 5];

@@ -1,8 +1,8 @@
 //! A greedy step's decisions as burn tensors.
 
-use super::{Guide, Outcome, Trail, TreeTable};
+use super::{Guide, NoisePositions, NoiseTable, Outcome, Trail, TreeTable};
 #[cfg(feature = "gpu")]
-use super::{cube, path};
+use super::{cube, gumbel, path};
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 
@@ -22,6 +22,28 @@ pub fn argmax_rows(logits: &Tensor<3>) -> Tensor<1, Int> {
     #[cfg(not(feature = "gpu"))]
     {
         let _ = logits;
+        crate::device::absent()
+    }
+}
+
+/// Rows of logits with the noise of a sequence: `s·x - ln E` for a logit `x` and the sharpness `s`, by token and
+/// position. With `s = 1/T` its argmax is the token that the host picks by this noise at the temperature `T`, up to
+/// rounding in `f32`.
+///
+/// # Shapes
+/// `logits [1, rows, V]`; the result likewise, in `f32`.
+///
+/// # Panics
+/// If the tensors are not on a GPU.
+pub fn perturb(logits: &Tensor<3>, noise: &NoiseTable, positions: &NoisePositions, sharpness: f32) -> Tensor<3> {
+    #[cfg(feature = "gpu")]
+    {
+        gumbel::perturb(logits, noise, positions, sharpness)
+    }
+    #[cfg(not(feature = "gpu"))]
+    {
+        let _ =
+            (logits, noise.key(), &positions.table, (positions.offset, positions.stride, positions.step), sharpness);
         crate::device::absent()
     }
 }

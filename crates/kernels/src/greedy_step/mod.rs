@@ -1,5 +1,6 @@
-//! A greedy decode step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and
-//! the next tree's tokens. Nothing is read back but the [`Outcome`].
+//! A decode step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and the next
+//! tree's tokens. Rows may get a sequence's noise first ([`perturb`]): their argmax then is a coupled sample. Nothing is
+//! read back but the [`Outcome`].
 
 #[cfg(feature = "gpu")]
 mod cube;
@@ -7,7 +8,10 @@ mod cube;
 mod device_tests;
 #[cfg(feature = "gpu")]
 pub(crate) mod greatest;
+#[cfg(feature = "gpu")]
+mod gumbel;
 mod launch;
+mod noise;
 #[cfg(feature = "gpu")]
 mod path;
 pub mod reference;
@@ -15,7 +19,8 @@ pub mod reference;
 pub(crate) mod segments;
 mod trail;
 
-pub use launch::{accept, argmax_rows, fill, follow, guide, overwrite, top_rows};
+pub use launch::{accept, argmax_rows, fill, follow, guide, overwrite, perturb, top_rows};
+pub use noise::{NoisePositions, NoiseTable};
 pub use trail::Trail;
 
 use crate::tree_attention::PassTable;

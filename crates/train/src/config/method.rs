@@ -166,6 +166,18 @@ impl MethodConfig {
         }
     }
 
+    /// True where steps read cached hidden states in sequences, which may be windows.
+    pub(super) fn reads_windows(&self) -> bool {
+        match self {
+            Self::Hydra { .. } => self.shuffle_buffer() == 0,
+            Self::Mtp { .. } | Self::Eagle { .. } | Self::Eagle3 { .. } => true,
+            Self::Block { .. } | Self::Kangaroo { .. } => true,
+            Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } => false,
+            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } | Self::SpaceSft { .. } => false,
+            Self::DistillSpec { .. } => false,
+        }
+    }
+
     /// True where training can start from other heads.
     pub(super) fn starts_from_heads(&self) -> bool {
         match self {

@@ -52,6 +52,9 @@ impl PretrainConfig {
         let buffer = self.training.shuffle_buffer.unwrap_or(0);
         let reason = "a language model reads sequences, so its steps are made of whole conversations";
         check.require(buffer == 0, "training.shuffle_buffer", buffer, reason);
+        let window = self.training.window_tokens;
+        let reason = "the model is fitted to whole conversations";
+        check.require(window.is_none(), "training.window_tokens", window.unwrap_or(0), reason);
         check.include(self.data.check());
         check.include(self.finish.as_ref().map_or(Ok(()), Finish::check));
         check.include(self.tokenizer.check());

@@ -32,6 +32,10 @@ pub struct Training {
     /// 65536 for `medusa` and for `hydra` without `prefix_attention` and `soft_targets`, otherwise 0. Other methods read
     /// sequences and allow nothing but 0.
     pub shuffle_buffer: Option<usize>,
+    /// Tokens of a window. Each step then reads windows of many conversations in place of whole conversations, and a draft
+    /// layer attends to nothing before its window. It needs `cache_features`. If it is not set, steps read whole
+    /// conversations. Heads with a `shuffle_buffer` draw single positions and allow no windows.
+    pub window_tokens: Option<usize>,
     /// Tokens of the longest conversation. Longer ones are cut off there.
     pub max_seq_len: usize,
     /// Highest learning rate. If it is not set: 3e-5 for `eagle`, 5e-5 for `eagle3`, 3e-4 for `distill-spec`, otherwise 1e-3.
@@ -73,6 +77,7 @@ impl Default for Training {
             gradient_accumulation: 2,
             micro_batch_tokens: 2048,
             shuffle_buffer: None,
+            window_tokens: None,
             max_seq_len: 2048,
             learning_rate: None,
             warmup: 0.05,
@@ -131,6 +136,7 @@ impl Training {
         check.within("gradient_accumulation", self.gradient_accumulation as u64, 1..=1 << 16);
         check.within("micro_batch_tokens", self.micro_batch_tokens as u64, 1..=MOST_TOKENS);
         check.within("shuffle_buffer", self.shuffle_buffer.unwrap_or(0) as u64, 0..=MOST_TOKENS);
+        check.within("window_tokens", self.window_tokens.unwrap_or(8) as u64, 8..=MOST_TOKENS);
         check.within("max_seq_len", self.max_seq_len as u64, 2..=MOST_TOKENS);
         check.at_least("save_total_limit", self.save_total_limit, 1);
         check.require(self.log_every > 0, "log_every", 0, "it has to be at least 1");

@@ -2,6 +2,7 @@
 
 use super::features::Features;
 use super::init_from::InitialValues;
+use super::windows::Windows;
 use crate::error::{TrainError, io};
 use crate::parameters::Parameter;
 use crate::trainer::Objective;
@@ -21,8 +22,10 @@ use std::path::Path;
 pub struct Conversations {
     /// The source of hidden states.
     pub features: Features,
-    /// Conversations to fit to.
+    /// Conversations to fit to, or their [windows](Self::in_windows).
     pub rows: Vec<Row>,
+    /// The conversations that the windows were cut from.
+    pub windows: Windows,
     /// Conversations to measure on.
     pub held_out: Vec<Row>,
     /// Which of them go into which step.
@@ -46,7 +49,22 @@ impl Conversations {
         }
     }
 
-    /// A conversation.
+    /// Cuts the conversations to fit to into windows of `tokens` tokens, which steps then read as sequences of their
+    /// own: a layer attends to nothing before its window. Held-out conversations stay whole. Hidden states depend on
+    /// all tokens before, so they have to come from a cache of the whole conversations.
+    #[must_use]
+    pub fn in_windows(self, tokens: usize) -> Self {
+        let (rows, windows) = Windows::cut(self.rows, tokens);
+        let lengths = rows.iter().map(|row| row.example.ids.len()).collect();
+        Self { packing: self.packing.of_lengths(lengths), windows, rows, ..self }
+    }
+
+    /// The conversations to fit to, whole.
+    pub fn whole(&self) -> &[Row] {
+        if self.windows.starts().is_some() { self.windows.whole() } else { &self.rows }
+    }
+
+    /// A conversation, or a window of one.
     pub fn row(&self, held_out: bool, index: usize) -> &Row {
         if held_out { &self.held_out[index] } else { &self.rows[index] }
     }
@@ -68,13 +86,13 @@ impl Conversations {
     /// When the file cannot be written.
     pub(super) fn publish_ngrams(&self, heads: &Path) -> Result<(), TrainError> {
         let mut table = NgramTable::default();
-        self.rows.iter().for_each(|row| table.add(&row.example.ids, &row.example.assistant));
+        self.whole().iter().for_each(|row| table.add(&row.example.ids, &row.example.assistant));
         ngram_table::write(heads, &table.finish()).map_err(io(&heads.join(ngram_table::FILE)))
     }
 
     /// Bytes of the n-grams, at most.
     pub(super) fn ngrams_bytes(&self) -> u64 {
-        let labels: usize = self.rows.iter().map(|row| row.example.labels()).sum();
+        let labels: usize = self.whole().iter().map(|row| row.example.labels()).sum();
         NgramTable::most_bytes(labels)
     }
 

@@ -2,6 +2,7 @@
 
 use super::conversations::Conversations;
 use super::features::Features;
+use super::windows::Windows;
 use crate::checkpoint;
 use crate::error::{TrainError, io};
 use crate::evaluation::Decoded;
@@ -94,6 +95,7 @@ impl Conversations {
             decoded_prompts: self.decoded_prompts,
             decoded_tokens: self.decoded_tokens,
             init_from: None,
+            windows: Windows::default(),
         })
     }
 

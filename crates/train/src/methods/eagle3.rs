@@ -209,7 +209,7 @@ impl Eagle3Fitting {
 /// The most frequent tokens of the answers that are fitted to.
 fn most_frequent(data: &Conversations, vocab_size: usize, size: usize) -> DraftVocabulary {
     let mut counts = vec![0u64; vocab_size];
-    for row in &data.rows {
+    for row in data.whole() {
         let answers = row.example.ids.iter().zip(&row.example.assistant).filter(|(_, own)| **own);
         answers.for_each(|(&token, _)| counts[token as usize] += 1);
     }

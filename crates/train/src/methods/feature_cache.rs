@@ -14,6 +14,7 @@
 
 use super::feature_format::FeatureFormat;
 use super::hidden_states::hidden_states;
+use super::windows::WindowStart;
 use crate::error::{TrainError, io};
 use crate::parameters::from_values;
 use burn::tensor::{Device, Tensor};
@@ -297,6 +298,24 @@ impl FeatureCache {
     /// The shape of the scales of so many positions.
     fn scale_shape(&self, positions: usize) -> Vec<usize> {
         if self.parts > 1 { vec![positions, self.parts] } else { vec![positions] }
+    }
+
+    /// Cuts the conversations to fit to into windows: each with its start and its number of states, which follow one
+    /// another in its conversation's.
+    ///
+    /// # Errors
+    /// When a window reaches beyond the states of its conversation.
+    pub fn cut(&mut self, windows: &[(WindowStart, usize)]) -> Result<(), TrainError> {
+        let of = |&(start, states): &(WindowStart, usize)| {
+            let whole = self.places[..self.fitted].get(start.conversation).filter(|w| start.token + states <= w.states);
+            let beyond = || TrainError::Data(format!("a window reaches beyond its conversation's states: {start:?}"));
+            let whole = whole.ok_or_else(beyond)?;
+            Ok(Place { first: whole.first + start.token as u64, states, ..*whole })
+        };
+        let cut = windows.iter().map(of).collect::<Result<Vec<_>, TrainError>>()?;
+        self.places.splice(..self.fitted, cut);
+        self.fitted = windows.len();
+        Ok(())
     }
 
     /// The states that are kept beside those after the final norm.

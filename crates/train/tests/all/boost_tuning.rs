@@ -17,7 +17,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_runs::tensors;
 use gorgon_train::config::{Answers, DistillSpecConfig, Training};
 use gorgon_train::llama::Llama;
-use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, lm_head};
+use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, Windows, lm_head};
 use gorgon_train::trainer::{Objective, fit};
 use safetensors::Dtype;
 use std::path::Path;
@@ -126,6 +126,7 @@ fn fitting(seed: u64, earlier: Earlier, rows: Vec<Row>) -> DistillSpecFitting {
         decoded_prompts: 1,
         decoded_tokens: 4,
         init_from: None,
+        windows: Windows::default(),
     };
     let config = DistillSpecConfig { answers: Answers::Data, ..DistillSpecConfig::default() };
     let with = Distilled { config, lm_head: head, chunk_rows: 10, seed: 3, longest: 32, earlier, data };

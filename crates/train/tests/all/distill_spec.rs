@@ -15,7 +15,9 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::{Answers, DistillSpecConfig, Measure, Training};
 use gorgon_train::error::TrainError;
 use gorgon_train::llama::Llama;
-use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, OnBackbone, lm_head};
+use gorgon_train::methods::{
+    Conversations, DistillSpecFitting, Distilled, Earlier, Features, OnBackbone, Windows, lm_head,
+};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::write_model;
 use gorgon_train::trainer::{Objective, Purpose, Report, fit};
@@ -92,6 +94,7 @@ fn fitting(config: DistillSpecConfig, tied: bool) -> DistillSpecFitting {
         decoded_prompts: 2,
         decoded_tokens: 12,
         init_from: None,
+        windows: Windows::default(),
     };
     let earlier = Earlier::default();
     let with = Distilled { config, lm_head: head, chunk_rows: 16, seed: 3, longest: 32, earlier, data };

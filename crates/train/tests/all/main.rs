@@ -29,3 +29,4 @@ mod shuffled;
 mod slopes;
 mod space_sft;
 mod t5;
+mod windows;

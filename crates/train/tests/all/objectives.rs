@@ -15,7 +15,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
 use gorgon_train::error::TrainError;
 use gorgon_train::llama::Llama;
-use gorgon_train::methods::{Conversations, Features, HeadFitting, positions};
+use gorgon_train::methods::{Conversations, Features, HeadFitting, Windows, positions};
 use gorgon_train::optimizer::Method;
 use gorgon_train::parameters::Parameter;
 use gorgon_train::pretrain::Pretraining;
@@ -118,6 +118,7 @@ fn head_fitting(lm_head_value: Option<f32>) -> HeadFitting {
             decoded_prompts: 2,
             decoded_tokens: 12,
             init_from: None,
+            windows: Windows::default(),
         },
         shuffle: None,
     }

@@ -26,7 +26,7 @@ use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters, write_parameters};
 use gorgon_train::config::{Answers, DistillSpecConfig, Training};
 use gorgon_train::llama::Llama;
-use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, lm_head};
+use gorgon_train::methods::{Conversations, DistillSpecFitting, Distilled, Earlier, Features, Windows, lm_head};
 use gorgon_train::trainer::{FitSettings, Objective, fit};
 use on_backbone::{SHAPE, fitted, killed};
 use std::ops::ControlFlow;
@@ -112,6 +112,7 @@ impl Pair {
             decoded_prompts: 0,
             decoded_tokens: 12,
             init_from: None,
+            windows: Windows::default(),
         };
         let config = DistillSpecConfig { answers: Answers::Data, ..DistillSpecConfig::default() };
         let earlier = Earlier::default();

@@ -23,7 +23,7 @@ use gorgon_model::weights::Checkpoint;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::checkpoint::{MODEL_FILE, read_parameters, write_parameters};
 use gorgon_train::config::Training;
-use gorgon_train::methods::{Conversations, Features, HeadFitting, lm_head};
+use gorgon_train::methods::{Conversations, Features, HeadFitting, Windows, lm_head};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{FitSettings, Objective, fit};
 use on_backbone::{SHAPE, fitted, killed};
@@ -105,6 +105,7 @@ impl Pair {
                 decoded_prompts: 0,
                 decoded_tokens: 12,
                 init_from: None,
+                windows: Windows::default(),
             },
             shuffle: None,
         }

@@ -16,7 +16,7 @@ use gorgon_model::random::LlamaShape;
 use gorgon_model::target::read;
 use gorgon_runs::run_dir::RunDir;
 use gorgon_train::config::Training;
-use gorgon_train::methods::{Conversations, FeatureCache, Features, HeadFitting, HeadStack, OnBackbone};
+use gorgon_train::methods::{Conversations, FeatureCache, Features, HeadFitting, HeadStack, OnBackbone, Windows};
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
 use slopes::check_slopes;
@@ -74,6 +74,7 @@ fn fitting<S>(heads: impl FnOnce(&Decoder) -> S) -> HeadFitting<S> {
             decoded_prompts: 2,
             decoded_tokens: 12,
             init_from: None,
+            windows: Windows::default(),
         },
         shuffle: None,
     }

@@ -22,7 +22,7 @@ use gorgon_train::config::{LanguageLoss, MedusaTwoConfig, Training};
 use gorgon_train::llama::Llama;
 use gorgon_train::lora::{Lora, LoraConfig};
 use gorgon_train::methods::{
-    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, OnBackbone, lm_head as read_lm_head,
+    Conversations, EagleFitting, Features, HeadFitting, MedusaTwoFitting, OnBackbone, Windows, lm_head as read_lm_head,
 };
 use gorgon_train::parameters::Parameter;
 use gorgon_train::trainer::{Objective, Report, fit};
@@ -82,6 +82,7 @@ pub fn conversations_on(dir: &Path) -> Conversations {
         decoded_prompts: 2,
         decoded_tokens: 12,
         init_from: None,
+        windows: Windows::default(),
     }
 }
 

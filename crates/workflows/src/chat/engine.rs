@@ -7,6 +7,7 @@ use crate::settings::Settings;
 use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::accept::{AcceptanceRule, RuleChoice};
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::ChainTree;
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::corrections::{CorrectedDrafter, Corrections};
@@ -36,7 +37,12 @@ enum Steps {
 }
 
 impl Steps {
-    fn load(drafting: &Drafting, model: &Model, rule: RuleChoice, settings: &Settings) -> Result<Self, Failure> {
+    fn load(
+        drafting: &Drafting,
+        model: &Model,
+        rule: (RuleChoice, Transform),
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
         let (decoder, context) = (&model.decoder, model.context);
         let log = model.log.as_ref().filter(|_| drafting.learns());
         // A recorded step hands out nothing of its drafts, so corrections could not be seen.
@@ -81,7 +87,7 @@ impl Engine {
     pub fn load(drafting: Drafting, options: &Options, model: &Model, settings: &Settings) -> Result<Self, Failure> {
         let transform = options.transform()?;
         let choice = options.accept.resolve(&transform);
-        let steps = Steps::load(&drafting, model, choice, settings)?;
+        let steps = Steps::load(&drafting, model, (choice, transform), settings)?;
         let random = SeededRandom::new(options.seed);
         Ok(Self { drafting, steps, choice, rule: choice.rule(transform), random })
     }
@@ -152,18 +158,19 @@ impl Engine {
         // No two answers share their noise; `set_random` answers twice by the same.
         let answer = self.random.clone();
         self.random.renew();
-        let request = Request::new(prompt, limits, answer);
         match (&mut self.steps, drafts) {
             (Steps::Recorded(pair), _) => {
-                let generation = pair.of(drafts).decode(prompt, limits, observe);
+                let generation = pair.of(drafts).decode(prompt, limits, answer, observe);
                 recording::report(pair.take_counts(), settings);
                 generation
             }
-            (Steps::Launched { drafted, .. }, true) => {
-                drafted.generate(Method { tree: self.drafting.builder.as_ref(), rule }, request, observe)
-            }
+            (Steps::Launched { drafted, .. }, true) => drafted.generate(
+                Method { tree: self.drafting.builder.as_ref(), rule },
+                Request::new(prompt, limits, answer),
+                observe,
+            ),
             (Steps::Launched { plain, .. }, false) => {
-                plain.generate(Method { tree: &ChainTree::ROOT, rule }, request, observe)
+                plain.generate(Method { tree: &ChainTree::ROOT, rule }, Request::new(prompt, limits, answer), observe)
             }
         }
     }
@@ -182,7 +189,9 @@ impl Engine {
             }
             Steps::Recorded(pair) => {
                 let limits = Limits { max_new_tokens: TIMED_TOKENS.min(room), end_tokens: vec![] };
-                let plain = pair.of(false).decode(text, &limits, &mut |_| ControlFlow::Continue(())).ok()?;
+                let plain =
+                    pair.of(false).decode(text, &limits, self.random.clone(), &mut |_| ControlFlow::Continue(()));
+                let plain = plain.ok()?;
                 u32::try_from(plain.accepted.len()).ok().and_then(|steps| plain.times.total().checked_div(steps))
             }
         }

@@ -103,6 +103,25 @@ fn positions_are_shuffled_where_heads_read_single_states() {
     assert!(config(&of("medusa"), &["training.shuffle_buffer=0"]).check().is_ok());
 }
 
+/// Windows are for methods that read cached hidden states in sequences.
+#[test]
+fn windows_are_refused_where_steps_read_none() {
+    let config = |text: &str, overrides: &[&str]| read::<TrainConfig>(&document(text, overrides)).unwrap();
+    let of = |method: &str| format!("method = \"{method}\"\nmodel = \"m\"\ndata = \"d\"\n");
+    for method in ["eagle", "eagle3", "mtp", "block", "kangaroo"] {
+        let said = message(&of(method), &["training.window_tokens=64"]);
+        assert!(said.contains("training.window_tokens = 64: it needs cache_features = true"), "{said}");
+        let windows = ["training.window_tokens=64", "cache_features=true"];
+        assert!(config(&of(method), &windows).check().is_ok(), "{method}");
+    }
+    for (method, said) in [("medusa", "medusa"), ("hydra", "hydra"), ("ppd", "ppd"), ("cllm", "cllm")] {
+        let refused = message(&of(method), &["training.window_tokens=64", "cache_features=true"]);
+        assert!(refused.contains(&format!("steps of {said} read no windows")), "{refused}");
+    }
+    let said = message(&of("eagle"), &["training.window_tokens=4", "cache_features=true"]);
+    assert!(said.contains("training.window_tokens = 4"), "{said}");
+}
+
 /// Keys that are read beside some values of other keys: what makes them unread, the key with another value, and the
 /// method whose config has it. A bar separates overrides.
 const UNREAD: [(&str, &str, &str); 22] = [

@@ -4,6 +4,7 @@ use super::{DrafterChoice, Drafting};
 use crate::failure::Failure;
 use crate::settings::Settings;
 use gorgon_core::accept::RuleChoice;
+use gorgon_core::dist::Transform;
 use gorgon_core::tree::{DynamicTree, TreeShape};
 use gorgon_draft::eagle::three::Eagle3Model;
 use gorgon_draft::eagle::{DeviceLayer, EagleModel};
@@ -28,8 +29,8 @@ enum Kind<'a> {
     Eagle(&'a HeadsFolder, DynamicTree),
 }
 
-/// Recorded steps for a sequence of at most `tokens` tokens, where there are any: on a GPU with the greedy rule,
-/// without drafts, with Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain,
+/// Recorded steps for a sequence of at most `tokens` tokens, where there are any: on a GPU with the greedy rule, or with
+/// the coupled one at a temperature without top-k and top-p; without drafts, with Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain,
 /// unless drafting stops where it does not pay.
 ///
 /// # Errors
@@ -39,14 +40,15 @@ pub fn steps(
     drafting: &Drafting,
     decoder: &Arc<Decoder>,
     tokens: usize,
-    rule: RuleChoice,
+    (rule, transform): (RuleChoice, Transform),
 ) -> Result<Option<Recorded>, Failure> {
     let asked = std::env::var(STEPS).unwrap_or_default();
     if !matches!(asked.as_str(), "" | "recorded" | "launched") {
         return Err(Failure::input(format!("{STEPS}={asked}: expected recorded or launched")));
     }
     let is_elsewhere = decoder.compute().is_host() || decoder.compute().is_split();
-    if is_elsewhere || rule != RuleChoice::Greedy || asked == "launched" {
+    let is_recorded = rule == RuleChoice::Greedy || is_sampled(rule, &transform);
+    if is_elsewhere || !is_recorded || asked == "launched" {
         return Ok(None);
     }
     let device = decoder.compute().choice().to_string();
@@ -69,11 +71,18 @@ pub fn steps(
         }
     };
     match made {
+        Ok(recorded) if is_sampled(rule, &transform) => Ok(Some(recorded.at_temperature(transform.temperature()))),
         Ok(recorded) => Ok(Some(recorded)),
         // Trees of other sizes are grown by the host.
         Err(DecodeError::Growth(_)) => Ok(None),
         Err(error) => Err(Failure::run(error)),
     }
+}
+
+/// Whether a recorded step samples by this rule.
+fn is_sampled(rule: RuleChoice, transform: &Transform) -> bool {
+    let is_cut = transform.top_k().is_some() || transform.top_p().is_some();
+    rule == RuleChoice::Coupled && !transform.is_greedy() && !is_cut
 }
 
 /// The draft layer of EAGLE heads, whatever their generation.

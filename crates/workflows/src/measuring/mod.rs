@@ -118,7 +118,7 @@ impl Setup {
         let prompts = with_later_turns(openings, options.turns, (&decoder, context), &config.eos_tokens, new_tokens)?;
         let (rule, rule_name) = (choice.rule(transform), choice.to_string());
         let tokens = prompts.iter().map(|prompt| prompt.ids.len()).max().unwrap_or(0) + new_tokens;
-        let recorded = if record { recording::steps(&drafting, &decoder, tokens, choice)? } else { None };
+        let recorded = if record { recording::steps(&drafting, &decoder, tokens, (choice, transform))? } else { None };
         let drafters = if drafting.keeps_texts() { Some(drafting.drafters(&decoder)?) } else { None };
         let loaded = match (&recorded, &drafters) {
             // Recorded steps have the heads on the device already.

@@ -24,6 +24,7 @@ use gorgon_model::weights::Checkpoint;
 use gorgon_train::config::{Labels, TrainConfig};
 use gorgon_train::methods::{
     self, BlockFitting, Conversations, Eagle3Fitting, EagleFitting, Features, HeadFitting, HeadStack, KangarooFitting,
+    Windows,
 };
 use std::io::ErrorKind;
 use std::path::Path;
@@ -63,7 +64,7 @@ impl Backbone {
     ) -> Result<Self, Failure> {
         let decoder = &data.features.decoder;
         let shared = decoder.compute().is_host().then(|| (decoder.clone(), lm_head.clone()));
-        Self::under((data.rows.clone(), data.held_out.clone(), String::new()), shared, config, dir, settings)
+        Self::under((data.whole().to_vec(), data.held_out.clone(), String::new()), shared, config, dir, settings)
     }
 
     fn under(
@@ -92,6 +93,11 @@ impl Backbone {
             decoded_prompts: config.eval_decoded_prompts,
             decoded_tokens: config.eval_decoded_tokens,
             init_from: None,
+            windows: Windows::default(),
+        };
+        let data = match training.window_tokens {
+            Some(tokens) => data.in_windows(tokens),
+            None => data,
         };
         Ok(Self { hash, checkpoint, model, data, longest, lm_head })
     }

@@ -36,7 +36,7 @@ impl<F: OnBackbone> Job<F> {
         let mut identity = json!({
             "method": config.method.name(),
             "backbone_sha256": backbone,
-            "rows_sha256": digest([data.rows.as_slice(), data.held_out.as_slice()], of),
+            "rows_sha256": digest([data.whole(), data.held_out.as_slice()], of),
             "device": compute.choice().to_string(),
             "dtype": compute.precision(),
         });
@@ -61,7 +61,7 @@ impl<F: OnBackbone> Job<F> {
         settings: &Settings,
     ) -> Result<StatesPlan, Failure> {
         let (data, width) = (self.objective.data(), self.objective.data().features.width());
-        let positions = self.count_in(&data.rows) + self.count_in(&data.held_out);
+        let positions = self.count_in(data.whole()) + self.count_in(&data.held_out);
         let hooks = request.hooks.layers().len();
         let size = FeatureCache::bytes(positions, hooks, width, config.feature_format);
         let watch = Watch::start();
@@ -84,11 +84,11 @@ impl<F: OnBackbone> Job<F> {
     fn seconds_of_states(&self) -> Result<f64, Failure> {
         let (data, hooks) = (self.objective.data(), self.objective.hooks());
         let read = |row: &Row| self.objective.positions(&row.example).last().map_or(0, |last| last + 1);
-        let every = data.rows.len().div_ceil(TIMED).max(1);
+        let every = data.whole().len().div_ceil(TIMED).max(1);
         let (mut tokens, mut seconds) = (0, 0.0);
         // The first one is a warm-up.
         for (n, (i, row)) in
-            std::iter::once((0, &data.rows[0])).chain(data.rows.iter().enumerate().step_by(every)).enumerate()
+            std::iter::once((0, &data.whole()[0])).chain(data.whole().iter().enumerate().step_by(every)).enumerate()
         {
             let positions = self.objective.positions(&row.example);
             if positions.is_empty() {
@@ -102,13 +102,13 @@ impl<F: OnBackbone> Job<F> {
             }
         }
         // The longest one takes the most memory: they are read one at a time.
-        let rows = data.rows.iter().enumerate().map(|(i, row)| (false, i, row));
+        let rows = data.whole().iter().enumerate().map(|(i, row)| (false, i, row));
         let all = rows.chain(data.held_out.iter().enumerate().map(|(i, row)| (true, i, row)));
         if let Some((held_out, i, row)) = all.max_by_key(|(.., row)| read(row)) {
             let positions = self.objective.positions(&row.example);
             data.features.hooked(row, held_out, i, &positions, &hooks).map_err(Failure::training)?;
         }
-        let all: usize = data.rows.iter().chain(&data.held_out).map(read).sum();
+        let all: usize = data.whole().iter().chain(&data.held_out).map(read).sum();
         Ok(seconds * all as f64 / tokens.max(1) as f64)
     }
 
@@ -124,14 +124,19 @@ impl<F: OnBackbone> Job<F> {
         let _lock = alone.then(|| RunDir::open(folder)).transpose()?;
         let data = self.objective.data();
         let of = |row: &Row| self.objective.positions(&row.example);
-        let total = self.count_in(&data.rows) + self.count_in(&data.held_out);
+        let total = self.count_in(data.whole()) + self.count_in(&data.held_out);
         let bar = settings.console.bar(BarStyle::Count, "hidden states", total as u64);
-        let rows = [data.rows.as_slice(), data.held_out.as_slice()];
+        let rows = [data.whole(), data.held_out.as_slice()];
         let cache = FeatureCache::open_or_build(request, &data.features.decoder, rows, of, &mut |n| bar.inc(n as u64));
         bar.finish();
-        let cache = cache.map_err(Failure::training)?;
+        let mut cache = cache.map_err(Failure::training)?;
         for damage in &cache.mended {
             settings.console.say(format!("warning: damaged states were computed again: {damage}"));
+        }
+        if let Some(starts) = data.windows.starts() {
+            let states = data.rows.iter().map(|row| of(row).len());
+            let windows: Vec<_> = starts.iter().copied().zip(states).collect();
+            cache.cut(&windows).map_err(Failure::training)?;
         }
         self.objective.data_mut().features.cache = Some(cache);
         Ok(())

@@ -38,7 +38,7 @@ impl<F: OnBackbone> Job<F> {
     pub fn inputs(&self, config: &TrainConfig) -> Vec<PathBuf> {
         let data = self.objective.data();
         let held_out: &[Row] = if config.eval_data.is_none() { &data.held_out } else { &[] };
-        let names: BTreeSet<&String> = data.rows.iter().chain(held_out).map(|row| &row.shard).collect();
+        let names: BTreeSet<&String> = data.whole().iter().chain(held_out).map(|row| &row.shard).collect();
         names.into_iter().map(|name| config.data.join(name)).filter(|path| path.is_file()).collect()
     }
 
@@ -102,11 +102,15 @@ impl<F: OnBackbone> Job<F> {
         (watch, pool): (&Watch, Option<&Pool>),
     ) -> Result<Plan, Failure> {
         let data = self.objective.data();
-        let (fitted, measured) = (self.count_in(&data.rows), self.count_in(&data.held_out));
+        let (fitted, measured) = (self.count_in(data.whole()), self.count_in(&data.held_out));
         let (parameters, mut disk) = self.on_disk();
         settings.console.say(format!(
-            "{} conversations, {} tokens, {} positions to read; {} held-out conversations with {} positions",
-            count(data.rows.len() as u128),
+            "{} conversations{}, {} tokens, {} positions to read; {} held-out conversations with {} positions",
+            count(data.whole().len() as u128),
+            match data.windows.starts() {
+                Some(starts) => format!(" in {} windows", count(starts.len() as u128)),
+                None => String::new(),
+            },
             count(data.packing.tokens() as u128),
             count(fitted as u128),
             count(data.held_out.len() as u128),
