@@ -324,6 +324,7 @@ impl Drafters {
                 | HeadsFormat::HydraPlusPlus
                 | HeadsFormat::Mtp
                 | HeadsFormat::DFlash
+                | HeadsFormat::DFlashSpeculators
                 | HeadsFormat::Kangaroo
                 | HeadsFormat::Probes(_) => Self::Eagle(Arc::new(EagleModel::load(folder, decoder)?)),
             },

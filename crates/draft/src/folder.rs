@@ -4,14 +4,14 @@ mod error;
 
 pub use error::HeadsError;
 
-use crate::format::{self, Detected, EagleSpec, HeadSpec, LmHeads, MedusaSpec, TensorInfo};
+use crate::format::{self, Detected, EagleSpec, HeadSpec, HeadsFormat, LAYERS, LmHeads, MedusaSpec, TensorInfo};
 use crate::ngram_table;
 use crate::pytorch;
 use gorgon_model::layout;
 use gorgon_model::weights::{Checkpoint, WeightsError};
 use gorgon_runs::file;
 use gorgon_runs::run_dir::RunView;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
 /// Draft heads on disk.
@@ -142,6 +142,23 @@ pub fn config(dir: &Path) -> Result<Option<Value>, HeadsError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(wrong(error.to_string())),
         Ok(bytes) => gorgon_runs::json::read(&bytes).map(Some).map_err(|error| wrong(error.to_string())),
+    }
+}
+
+/// Keys of a config that belong to a draft's decoder layers, wherever its writer puts them.
+///
+/// # Errors
+/// When there is no config or it cannot be read.
+pub(crate) fn layer_document(folder: &HeadsFolder) -> Result<Map<String, Value>, HeadsError> {
+    let config = config(&folder.path)?;
+    let nested = matches!(folder.detected.format, HeadsFormat::Eagle3Speculators | HeadsFormat::DFlashSpeculators);
+    let layers = if nested { config.and_then(|mut config| config.as_object_mut()?.remove(LAYERS)) } else { config };
+    match layers {
+        Some(Value::Object(object)) => Ok(object),
+        _ => {
+            let reason = "it is missing, so that the number of attention heads is not known".into();
+            Err(HeadsError::Config { path: folder.path.join("config.json"), reason })
+        }
     }
 }
 

@@ -50,6 +50,7 @@ pub mod rest;
 pub mod settings;
 pub mod skip;
 pub mod specinfer;
+mod speculators;
 pub mod step_costs;
 mod stop_after;
 pub mod store;

@@ -12,6 +12,23 @@ use std::path::Path;
 /// A tensor to write: name, shape, values.
 pub(crate) type Named = (String, Vec<usize>, Vec<f32>);
 
+/// The model that heads are for.
+#[derive(Clone, Copy, Debug)]
+pub struct Base<'a> {
+    /// Its name in the config.
+    pub name: &'a str,
+    /// Its class.
+    pub class: &'a str,
+    /// Its layers.
+    pub layers: usize,
+    /// Its vocabulary, V.
+    pub vocab_size: usize,
+    /// Its embedding as its first layer reads it, `[V, d]`; speculators stores it with the heads.
+    pub embedding: Option<&'a [f32]>,
+    /// Its LM head, `[V, d]`; speculators stores it with block drafters.
+    pub lm_head: Option<&'a [f32]>,
+}
+
 /// The folder of an export, and the number format of its weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Destination<'a> {

@@ -160,6 +160,18 @@ fn a_block_drafter_is_trained_and_decoded_with() {
     finished(&["export", run, "--to", "dflash", &out], &[]);
     decodes(&out, "block", "dflash", "trellis:60");
     refused(&["export", run, "--to", "mtp", &job.text("other")], &["block heads, not multi-token-prediction modules"]);
+    refused(&["export", run, "--to", "speculators", &job.text("other")], &["have no place there", "speculators"]);
+    // DFlash, without the parts of its second version, goes to speculators and back.
+    let published = Job::new();
+    published.distill(&[]);
+    let own = ["method=\"block\"", "block.layers=1", "block.block_size=4"];
+    finished(&[&["train", "-c", &published.text("train.toml")][..], &own].concat(), &[]);
+    let run = published.run().unwrap();
+    let (there, back) = (published.text("speculators"), published.text("back"));
+    finished(&["export", run.to_str().unwrap(), "--to", "speculators", &there], &[]);
+    decodes(&there, "block", "speculators", "trellis:60");
+    finished(&["export", &there, "--to", "dflash", &back], &[]);
+    decodes(&back, "block", "dflash", "trellis:60");
 }
 
 /// Probes of every kind: trained, published, decoded with, exported, resumed from.

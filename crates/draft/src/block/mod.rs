@@ -22,12 +22,13 @@ mod export;
 mod loss;
 mod model;
 mod network;
+mod own_tables;
 mod propose;
 mod selector;
 mod selector_loss;
 
 pub use config::{BlockConfig, BlockShape, SlotWeights};
-pub use export::export;
+pub use export::{Layout, export};
 pub use loss::{BlockBatch, BlockOutput, Criterion, losses, slot_weights};
 pub use model::BlockModel;
 pub use network::BlockNetwork;

@@ -1,5 +1,6 @@
 //! A block drafter that was loaded for decoding.
 
+use super::own_tables::OwnTables;
 use super::selector::{Selector, SelectorConfig};
 use crate::drafter::{DraftError, Needs};
 use crate::folder::{self, HeadsError, HeadsFolder};
@@ -27,6 +28,7 @@ const FIRST_ROWS: usize = 512;
 pub struct BlockModel {
     decoder: Arc<Decoder>,
     hooks: Hooks,
+    tables: OwnTables,
     fc: Linear,
     hidden_norm: Norm,
     layers: Vec<Layer>,
@@ -70,6 +72,7 @@ impl BlockModel {
             Ok(Layer { layer, mask: mask(spec.slots, spec.causal[number]) })
         };
         Ok(Self {
+            tables: OwnTables::load(folder, spec, &loader, backbone.vocab_size)?,
             fc: loader.linear(&["fc".to_owned()], false)?,
             hidden_norm: Norm::load(&loader, "hidden_norm.weight", false)?,
             layers: (0..spec.layers).map(layer).collect::<Result<_, HeadsError>>()?,
@@ -153,7 +156,7 @@ impl BlockModel {
     pub fn block(&self, anchor: Token, caches: &mut [KvCache]) -> Result<HiddenStates, ModelError> {
         let mut tokens = PooledVec::of(self.mask_token, self.slots());
         tokens[0] = anchor;
-        let mut x = self.decoder.embed(&tokens)?;
+        let mut x = self.tables.embed(&self.decoder, &tokens)?;
         for (Layer { layer, mask }, cache) in self.layers.iter().zip(caches) {
             cache.extend_reservation(tokens.len());
             let done = layer.forward_at(x, mask, &self.positions, cache);
@@ -165,15 +168,15 @@ impl BlockModel {
 
     /// The top `widths[i]` tokens after state `i`, if they can be found without all logits.
     pub fn top_tokens(&self, states: &HiddenStates, widths: &[usize]) -> Option<PooledVec<(Token, f32)>> {
-        self.decoder.top_tokens(states, widths)
+        self.tables.top_tokens(&self.decoder, states, widths)
     }
 
-    /// The LM head's logits of slots.
+    /// The LM head's logits of slots, `-∞` for tokens that cannot be drafted.
     ///
     /// # Shapes
     /// Result `[rows · V]`, row-major.
     pub fn logits(&self, states: &HiddenStates) -> PooledVec<f32> {
-        self.decoder.draft_logits(states)
+        self.tables.logits(&self.decoder, states)
     }
 }
 
@@ -210,9 +213,7 @@ fn check_backbone(spec: &BlockSpec, backbone: &ModelConfig) -> Result<(), String
 fn layer_config(folder: &HeadsFolder, spec: &BlockSpec, backbone: &ModelConfig) -> Result<ModelConfig, HeadsError> {
     let path = folder.path.join("config.json");
     let wrong = |reason: String| HeadsError::Config { path: path.clone(), reason };
-    let Some(Value::Object(mut object)) = folder::config(&folder.path)? else {
-        return Err(wrong("it is missing, so that the number of attention heads is not known".into()));
-    };
+    let mut object = folder::layer_document(folder)?;
     // Windows are read with the format; the others are a whole model's, which a drafter is not.
     for key in ["architectures", "eos_token_id", "layer_types", "sliding_window", "use_sliding_window"] {
         object.remove(key);

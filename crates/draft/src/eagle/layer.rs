@@ -1,7 +1,7 @@
 //! Parts of every generation's draft layer: its sizes, and its embedding.
 
 use crate::folder::{self, HeadsError, HeadsFolder};
-use crate::format::{EagleSpec, HeadsFormat};
+use crate::format::EagleSpec;
 use burn::tensor::{Int, Tensor};
 use gorgon_core::Token;
 use gorgon_model::config::ModelConfig;
@@ -10,10 +10,7 @@ use gorgon_model::embedding::Embedding;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::linear::Loader;
 use gorgon_model::weights::WeightsError;
-use serde_json::{Map, Value, json};
-
-/// Where speculators puts the layer's config.
-pub(super) const NESTED: &str = "transformer_layer_config";
+use serde_json::{Value, json};
 
 /// Fails if a layer was made for another backbone than this one.
 pub(super) fn check_backbone(
@@ -42,7 +39,7 @@ pub(super) fn embedding(loader: &Loader<'_>, spec: &EagleSpec) -> Result<Option<
 }
 
 /// The embeddings of tokens.
-pub(super) fn embedded(
+pub(crate) fn embedded(
     decoder: &Decoder,
     own: Option<&Embedding>,
     tokens: &[Token],
@@ -64,21 +61,6 @@ pub(super) fn embedded_on_device(decoder: &Decoder, own: Option<&Embedding>, ids
     })
 }
 
-/// Settings of the layer, wherever the config's writer puts them.
-pub(super) fn layer_document(folder: &HeadsFolder) -> Result<Map<String, Value>, HeadsError> {
-    let path = folder.path.join("config.json");
-    let config = folder::config(&folder.path)?;
-    let nested = folder.detected.format == HeadsFormat::Eagle3Speculators;
-    let config = if nested { config.and_then(|mut config| config.as_object_mut()?.remove(NESTED)) } else { config };
-    match config {
-        Some(Value::Object(object)) => Ok(object),
-        _ => {
-            let reason = "it is missing, so that the number of attention heads is not known".into();
-            Err(HeadsError::Config { path, reason })
-        }
-    }
-}
-
 /// The layer's config: what the file beside the weights says of a Llama, what the tensors say of biases.
 pub(super) fn layer_config(
     folder: &HeadsFolder,
@@ -87,7 +69,7 @@ pub(super) fn layer_config(
 ) -> Result<ModelConfig, HeadsError> {
     let path = folder.path.join("config.json");
     let wrong = |reason: String| HeadsError::Config { path: path.clone(), reason };
-    let mut object = layer_document(folder)?;
+    let mut object = folder::layer_document(folder)?;
     // Draft layers carry class names of their own, or their target's, and are Llama layers all the same.
     object.remove("architectures");
     // It ends no text either.

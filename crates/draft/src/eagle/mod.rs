@@ -25,6 +25,7 @@ pub use config::{EagleConfig, EagleShape};
 pub use device_layer::DeviceLayer;
 pub use export::export;
 pub use feature_layer::{Columns, FeatureLayer};
+pub(crate) use layer::embedded;
 pub use loss::{Criterion, EagleBatch, EagleOutput, losses};
 pub use model::EagleModel;
 pub use network::EagleNetwork;

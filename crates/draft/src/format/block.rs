@@ -1,10 +1,20 @@
-//! Block drafters as z-lab publishes DFlash: Qwen 3 decoder layers behind a projection `fc` of the target's hidden
-//! states.
+//! Block drafters as z-lab publishes DFlash, and as speculators writes them: Qwen 3 decoder layers behind a projection
+//! `fc` of the target's hidden states.
+//!
+//! | | z-lab | speculators |
+//! |---|---|---|
+//! | decoder layers | top of the config | `transformer_layer_config` |
+//! | hooked layers | `dflash_config.target_layer_ids`, those that are left | `aux_hidden_state_layer_ids`, those that are entered: one more |
+//! | slots | `block_size`, at the top or in `dflash_config` | `block_size` |
+//! | sliding layers | causal unless `is_causal` or `dflash_config.causal` says otherwise | causal unless `sliding_window_non_causal` |
+//! | embedding, LM head | the target's | copies of the target's, the LM head of the tokens that can be drafted |
 
+use super::HeadsFormat;
 use super::config_hints::ConfigHints;
 use super::head_spec::BlockSpec;
 use super::layer::{self, Layer};
-use super::specs::{Size, Sizes, Specs};
+use super::specs::{Kind, Size, Sizes, Specs};
+use super::speculators;
 use super::tensor_index::{Report, TensorIndex, numbered, report_gap, shown};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -39,6 +49,36 @@ pub(super) fn is_block(index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> bool
     named + usize::from(hints.within(OWN).given()) >= 2
 }
 
+/// Who wrote a block drafter.
+pub(super) fn format(hints: &ConfigHints<'_>) -> HeadsFormat {
+    match hints.get("speculators_model_type").or(hints.get("speculators_config")) {
+        Some(_) => HeadsFormat::DFlashSpeculators,
+        None => HeadsFormat::DFlash,
+    }
+}
+
+/// A config, sorted by who reads which part of it.
+struct Config<'a> {
+    /// The whole.
+    top: ConfigHints<'a>,
+    /// Keys that are a block drafter's own.
+    own: ConfigHints<'a>,
+    /// The decoder layers'.
+    layers: ConfigHints<'a>,
+    nested: bool,
+}
+
+impl<'a> Config<'a> {
+    fn new(format: HeadsFormat, hints: &ConfigHints<'a>) -> Self {
+        let nested = format == HeadsFormat::DFlashSpeculators;
+        let (own, layers) = match nested {
+            true => (hints.clone(), hints.within(speculators::LAYERS)),
+            false => (hints.within(OWN), hints.clone()),
+        };
+        Self { top: hints.clone(), own, layers, nested }
+    }
+}
+
 fn layers_of(index: &TensorIndex<'_>) -> BTreeSet<usize> {
     index.names().filter_map(|name| numbered(name.strip_prefix("layers.")?)).map(|(layer, _)| layer).collect()
 }
@@ -52,30 +92,37 @@ fn layer_of(number: usize) -> Layer {
 }
 
 /// Compares a block drafter with its format and config.
-pub(super) fn check(index: &TensorIndex<'_>, hints: &ConfigHints<'_>, report: &mut Report) -> BlockSpec {
+pub(super) fn check(
+    format: HeadsFormat,
+    index: &TensorIndex<'_>,
+    hints: &ConfigHints<'_>,
+    report: &mut Report,
+) -> BlockSpec {
+    let config = Config::new(format, hints);
     let numbers = layers_of(index);
     report_gap("layer", 0, numbers.iter().copied(), report);
-    let conv = index.names().any(|name| CONVOLUTIONS.iter().any(|part| name.contains(part)));
-    let selects = index.names().any(|name| name.starts_with(SELECTOR));
-    let specs = specs(&numbers, (conv, selects), index);
-    let named = layer::hints(hints, report);
-    let sizes = specs.sizes(index, &named);
-    specs.check(index, &sizes, |_| false, report);
-    sizes.check_hints(&named, report);
-    if !hints.given() {
-        report.problem("no config.json: the block size, the mask token and the hooked layers are unknown");
-    }
-    let own = Own::read(numbers.len(), hints, report);
+    // speculators has no place for them.
+    let second = |part: &str| !config.nested && index.names().any(|name| name.contains(part));
+    let (conv, selects) = (CONVOLUTIONS.iter().any(|part| second(part)), second(SELECTOR));
+    let specs = specs(&numbers, (conv, selects), config.nested, index);
+    let (sizes, vocab_size) = check_sizes(&specs, index, &config, report);
+    let own = Own::read(numbers.len(), &config, report);
     check_features(own.hook_layers.len(), &sizes, report);
-    check_convolutions(conv, &sizes, hints, report);
-    let selector = selector(selects, &sizes, hints, report);
-    let vocab_size = sizes.get(Size::Vocab);
-    let vocab_size = vocab_size.or(named.iter().find(|hint| hint.size == Size::Vocab).map(|hint| hint.value));
+    let selector = match config.nested {
+        true => {
+            check_speculators(format, vocab_size, &config, (index, &sizes), report);
+            None
+        }
+        false => {
+            check_convolutions(conv, &sizes, &config, report);
+            selector(selects, &sizes, &config, report)
+        }
+    };
     BlockSpec {
         layers: numbers.len(),
         hidden_size: sizes.or_zero(Size::Hidden),
         vocab_size,
-        target_layers: hints.count("num_target_layers", report),
+        target_layers: if config.nested { None } else { hints.count("num_target_layers", report) },
         hook_layers: own.hook_layers,
         slots: own.slots,
         mask_token: own.mask_token,
@@ -83,12 +130,38 @@ pub(super) fn check(index: &TensorIndex<'_>, hints: &ConfigHints<'_>, report: &m
         windows: own.windows,
         conv,
         selector,
+        own_embedding: config.nested && index.has("embed_tokens.weight"),
+        draft_vocab_size: index.get("lm_head.weight").and_then(|_| sizes.get(Size::Draft)),
+        vocab_map: config.nested && index.has("d2t"),
         layer: layer_of(0).spec(index, &sizes),
     }
 }
 
-/// The tensors of layers with these numbers, with convolutions and a selector if there are any.
-fn specs(numbers: &BTreeSet<usize>, (conv, selects): (bool, bool), index: &TensorIndex<'_>) -> Specs {
+/// Compares tensors and the sizes that a config names. Gives the sizes, and that of the vocabulary where anything tells.
+fn check_sizes(
+    specs: &Specs,
+    index: &TensorIndex<'_>,
+    config: &Config<'_>,
+    report: &mut Report,
+) -> (Sizes, Option<usize>) {
+    let mut named = layer::hints(&config.layers, report);
+    if config.nested {
+        named.extend(config.top.size("draft_vocab_size", Size::Draft, report));
+    }
+    let sizes = specs.sizes(index, &named);
+    specs.check(index, &sizes, |_| false, report);
+    sizes.check_hints(&named, report);
+    if !config.top.given() {
+        report.problem("no config.json: the block size, the mask token and the hooked layers are unknown");
+    }
+    let hint = named.iter().find(|hint| hint.size == Size::Vocab).map(|hint| hint.value);
+    let vocab_size = sizes.get(Size::Vocab).or(hint);
+    (sizes, vocab_size)
+}
+
+/// The tensors of layers with these numbers, with convolutions and a selector if there are any, and with copies of the
+/// target's embedding and LM head.
+fn specs(numbers: &BTreeSet<usize>, (conv, selects): (bool, bool), has_copies: bool, index: &TensorIndex<'_>) -> Specs {
     let mut specs = Specs::default();
     specs.linear("fc", Size::Hidden, Size::Features, false);
     specs.vector("hidden_norm.weight", Size::Hidden);
@@ -108,7 +181,36 @@ fn specs(numbers: &BTreeSet<usize>, (conv, selects): (bool, bool), index: &Tenso
         specs.matrix(format!("{SELECTOR}successor_codebook"), Size::Vocab, Size::Rank);
         specs.matrix(format!("{SELECTOR}hidden_projection.weight"), Size::Rank, Size::Hidden);
     }
+    if has_copies {
+        specs.matrix("lm_head.weight", Size::Draft, Size::Hidden);
+        specs.optional_matrix("embed_tokens.weight", Size::Vocab, Size::Hidden);
+        specs.optional_list("d2t", Kind::Id, Size::Draft);
+        specs.optional_list("t2d", Kind::Mask, Size::Vocab);
+    }
     specs
+}
+
+/// Keys of speculators, and those of other methods' that share its names.
+fn check_speculators(
+    format: HeadsFormat,
+    vocab_size: Option<usize>,
+    config: &Config<'_>,
+    (index, sizes): (&TensorIndex<'_>, &Sizes),
+    report: &mut Report,
+) {
+    speculators::check("dflash", &config.top, report);
+    speculators::check_vocabularies(format, vocab_size, &config.top, (index, sizes), report);
+    if config.top.flag("sample_from_anchor", report) == Some(true) {
+        report.problem(
+            "config.json: sample_from_anchor is true, and slots that guess the token after them are not supported",
+        );
+    }
+    if let (Some(target), Some(hidden)) = (config.top.count("target_hidden_size", report), sizes.get(Size::Hidden))
+        && target != hidden
+    {
+        report
+            .problem(format!("config.json: target_hidden_size is {target}, but the drafter's hidden size is {hidden}"));
+    }
 }
 
 /// `fc` reads all hidden states side by side.
@@ -122,8 +224,8 @@ fn check_features(hooks: usize, sizes: &Sizes, report: &mut Report) {
 }
 
 /// Convolutions have two sides of two taps, and a coefficient for every 16 channels.
-fn check_convolutions(conv: bool, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut Report) {
-    let own = hints.within(OWN);
+fn check_convolutions(conv: bool, sizes: &Sizes, config: &Config<'_>, report: &mut Report) {
+    let own = &config.own;
     for (key, expected) in CONVOLUTION {
         match own.count(key, report) {
             Some(found) if found != expected => {
@@ -148,8 +250,8 @@ fn check_convolutions(conv: bool, sizes: &Sizes, hints: &ConfigHints<'_>, report
 }
 
 /// Candidates and rank of the selector.
-fn selector(selects: bool, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut Report) -> Option<(usize, usize)> {
-    let own = hints.within(OWN);
+fn selector(selects: bool, sizes: &Sizes, config: &Config<'_>, report: &mut Report) -> Option<(usize, usize)> {
+    let own = &config.own;
     let (k, rank) = (own.heads("selector_top_k", report), own.count("selector_rank", report));
     if !selects {
         if k.is_some() || rank.is_some() {
@@ -162,7 +264,7 @@ fn selector(selects: bool, sizes: &Sizes, hints: &ConfigHints<'_>, report: &mut 
     {
         report.problem(format!("config.json: {OWN}.selector_rank is {rank}, but the tensors say {found}"));
     }
-    if k.is_none() && hints.given() && own.get("selector_top_k").is_none() {
+    if k.is_none() && config.top.given() && own.get("selector_top_k").is_none() {
         report.problem(format!("config.json: {OWN}.selector_top_k is absent"));
     }
     Some((k.unwrap_or(0), sizes.or_zero(Size::Rank)))
@@ -178,34 +280,41 @@ struct Own {
 }
 
 impl Own {
-    fn read(layers: usize, hints: &ConfigHints<'_>, report: &mut Report) -> Self {
-        let own = hints.within(OWN);
-        for key in own.keys().filter(|key| !OWN_KEYS.contains(key)) {
+    fn read(layers: usize, config: &Config<'_>, report: &mut Report) -> Self {
+        let own = &config.own;
+        for key in own.keys().filter(|key| !config.nested && !OWN_KEYS.contains(key)) {
             report.problem(format!("config.json: {OWN}.{} is not supported", shown(key)));
         }
-        if let Some(named) = hints.count("num_hidden_layers", report).filter(|named| *named != layers) {
-            report
-                .problem(format!("config.json: num_hidden_layers is {named}, but the tensors are of {layers} layers"));
+        if let Some(named) = config.layers.count("num_hidden_layers", report).filter(|named| *named != layers) {
+            let key = config.layers.path("num_hidden_layers");
+            report.problem(format!("config.json: {key} is {named}, but the tensors are of {layers} layers"));
         }
-        let left = required(own.layers("target_layer_ids", report), "target_layer_ids", hints, report);
-        if left.as_ref().is_some_and(Vec::is_empty) {
-            report.problem(format!("config.json: {OWN}.target_layer_ids is empty"));
-        }
-        let windows = windows(layers, hints, report);
+        let windows = windows(layers, config, report);
         Self {
-            hook_layers: left.unwrap_or_default().iter().map(|layer| layer.saturating_add(1)).collect(),
-            slots: slots(hints, &own, report),
-            mask_token: required(mask_token(&own, report), "mask_token_id", hints, report).unwrap_or(0),
-            causal: causal(hints, &own, &windows, report),
+            hook_layers: hook_layers(config, report),
+            slots: slots(config, report),
+            mask_token: required(mask_token(own, report), "mask_token_id", config, report).unwrap_or(0),
+            causal: causal(config, &windows, report),
             windows,
         }
     }
 }
 
+/// The hooked layers, as those that are entered.
+fn hook_layers(config: &Config<'_>, report: &mut Report) -> Vec<usize> {
+    let (key, more) = if config.nested { ("aux_hidden_state_layer_ids", 0) } else { ("target_layer_ids", 1) };
+    let named = required(config.own.layers(key, report), key, config, report);
+    if named.as_ref().is_some_and(Vec::is_empty) {
+        report.problem(format!("config.json: {} is empty", config.own.path(key)));
+    }
+    named.unwrap_or_default().iter().map(|layer| layer.saturating_add(more)).collect()
+}
+
 /// Reports a key that nothing can stand for.
-fn required<T>(value: Option<T>, key: &str, hints: &ConfigHints<'_>, report: &mut Report) -> Option<T> {
-    if value.is_none() && hints.given() && hints.within(OWN).get(key).is_none() {
-        report.problem(format!("config.json: {OWN}.{key} is absent"));
+fn required<T>(value: Option<T>, key: &str, config: &Config<'_>, report: &mut Report) -> Option<T> {
+    if value.is_none() && config.top.given() && config.own.get(key).is_none() {
+        let path = if config.nested { key.into() } else { format!("{OWN}.{key}") };
+        report.problem(format!("config.json: {path} is absent"));
     }
     value
 }
@@ -221,8 +330,10 @@ fn mask_token(own: &ConfigHints<'_>, report: &mut Report) -> Option<usize> {
 }
 
 /// Slots of a block: at the top, or inside in newer files.
-fn slots(hints: &ConfigHints<'_>, own: &ConfigHints<'_>, report: &mut Report) -> usize {
-    let (top, inner) = (hints.count("block_size", report), own.count("block_size", report));
+fn slots(config: &Config<'_>, report: &mut Report) -> usize {
+    let Config { top: hints, own, nested, .. } = config;
+    let inner = if *nested { None } else { own.count("block_size", report) };
+    let top = hints.count("block_size", report);
     if let (Some(top), Some(inner)) = (top, inner)
         && top != inner
     {
@@ -244,8 +355,8 @@ fn slots(hints: &ConfigHints<'_>, own: &ConfigHints<'_>, report: &mut Report) ->
 }
 
 /// The sliding window of each layer.
-fn windows(layers: usize, hints: &ConfigHints<'_>, report: &mut Report) -> Vec<Option<usize>> {
-    let full = vec![None; layers];
+fn windows(layers: usize, config: &Config<'_>, report: &mut Report) -> Vec<Option<usize>> {
+    let (hints, full) = (&config.layers, vec![None; layers]);
     let Some(types) = hints.get("layer_types") else { return full };
     let sliding = |kind: &Value| match kind.as_str() {
         Some("sliding_attention") => Some(true),
@@ -268,8 +379,12 @@ fn windows(layers: usize, hints: &ConfigHints<'_>, report: &mut Report) -> Vec<O
 }
 
 /// Whether the slots of each layer see the slots before them only. Sliding layers are causal unless a key says
-/// otherwise, as in vLLM.
-fn causal(hints: &ConfigHints<'_>, own: &ConfigHints<'_>, windows: &[Option<usize>], report: &mut Report) -> Vec<bool> {
-    let named = hints.flag("is_causal", report).or(own.flag("causal", report));
+/// otherwise, as in vLLM; with speculators full ones never are.
+fn causal(config: &Config<'_>, windows: &[Option<usize>], report: &mut Report) -> Vec<bool> {
+    if config.nested {
+        let sliding = !config.top.flag("sliding_window_non_causal", report).unwrap_or(false);
+        return windows.iter().map(|window| sliding && window.is_some()).collect();
+    }
+    let named = config.top.flag("is_causal", report).or(config.own.flag("causal", report));
     windows.iter().map(|window| named.unwrap_or(window.is_some())).collect()
 }

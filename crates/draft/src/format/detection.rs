@@ -42,7 +42,7 @@ pub fn detect(tensors: &[TensorInfo], config: Option<&serde_json::Value>) -> Res
         HeadsMethod::Hydra => HeadSpec::Hydra(hydra::check(format, &index, &hints, &mut report)),
         HeadsMethod::Eagle => HeadSpec::Eagle(eagle::check(format, &index, &hints, &mut report)),
         HeadsMethod::Mtp => HeadSpec::Mtp(mtp::check(&index, &hints, &mut report)),
-        HeadsMethod::Block => HeadSpec::Block(block::check(&index, &hints, &mut report)),
+        HeadsMethod::Block => HeadSpec::Block(block::check(format, &index, &hints, &mut report)),
         HeadsMethod::Probes(kind) => HeadSpec::Probes(probes::check(kind, &index, &hints, &mut report)),
         HeadsMethod::Kangaroo => HeadSpec::Kangaroo(kangaroo::check(&index, &hints, &mut report)),
     };

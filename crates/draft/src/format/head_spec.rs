@@ -176,6 +176,12 @@ pub struct BlockSpec {
     pub conv: bool,
     /// Candidates and rank of the selector (DFlash 2), if there is one.
     pub selector: Option<(usize, usize)>,
+    /// An embedding of its own.
+    pub own_embedding: bool,
+    /// Tokens of an LM head of its own, if there is one: those that can be drafted.
+    pub draft_vocab_size: Option<usize>,
+    /// If true, `d2t` names those tokens.
+    pub vocab_map: bool,
     /// Sizes of a decoder layer.
     pub layer: LayerSpec,
 }
@@ -355,6 +361,8 @@ impl BlockSpec {
         list.optional("selector rank", self.selector.map(|(_, rank)| rank));
         list.optional("sliding window", self.windows.iter().copied().flatten().next());
         self.layer.list(list);
+        list.flag("own embedding", self.own_embedding);
+        list.optional("draft vocabulary", self.draft_vocab_size);
     }
 }
 

@@ -31,6 +31,8 @@ pub enum HeadsFormat {
     Mtp,
     /// A block drafter as z-lab publishes DFlash.
     DFlash,
+    /// A block drafter as speculators writes it: a nested config, and copies of the target's embedding and LM head.
+    DFlashSpeculators,
     /// Probes: a table of embeddings.
     Probes(ProbeKind),
     /// Kangaroo's adapter on an early exit.
@@ -39,7 +41,7 @@ pub enum HeadsFormat {
 
 impl HeadsFormat {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::MedusaV1,
         Self::MedusaV2,
         Self::MedusaVllm,
@@ -53,6 +55,7 @@ impl HeadsFormat {
         Self::HydraPlusPlus,
         Self::Mtp,
         Self::DFlash,
+        Self::DFlashSpeculators,
         Self::Probes(ProbeKind::Ppd),
         Self::Probes(ProbeKind::Pass),
         Self::Probes(ProbeKind::Space),
@@ -69,7 +72,7 @@ impl HeadsFormat {
             Self::MedusaInModel => "merged",
             Self::Eagle1 => "eagle",
             Self::Eagle3 => "eagle3",
-            Self::Eagle3Speculators => "speculators",
+            Self::Eagle3Speculators | Self::DFlashSpeculators => "speculators",
             Self::Eagle3ModelOpt => "modelopt-eagle3",
             Self::Hydra => "hydra",
             Self::HydraPlusPlus => "hydra++",
@@ -96,6 +99,7 @@ impl HeadsFormat {
             Self::HydraPlusPlus => "Hydra++ heads with a prefix-attention layer",
             Self::Mtp => "multi-token-prediction modules after the backbone's last layer",
             Self::DFlash => "block drafter under DFlash's names (z-lab)",
+            Self::DFlashSpeculators => "block drafter as speculators writes DFlash for vLLM",
             Self::Probes(ProbeKind::Ppd) => "prompt tokens of parallel prompt decoding",
             Self::Probes(ProbeKind::Pass) => "look-ahead embeddings of PaSS",
             Self::Probes(ProbeKind::Space) => "mask token of SPACE",
@@ -112,7 +116,7 @@ impl HeadsFormat {
             Self::Eagle1 | Self::Eagle3 | Self::Eagle3Speculators | Self::Eagle3ModelOpt => HeadsMethod::Eagle,
             Self::Hydra | Self::HydraPlusPlus => HeadsMethod::Hydra,
             Self::Mtp => HeadsMethod::Mtp,
-            Self::DFlash => HeadsMethod::Block,
+            Self::DFlash | Self::DFlashSpeculators => HeadsMethod::Block,
             Self::Probes(kind) => HeadsMethod::Probes(kind),
             Self::Kangaroo => HeadsMethod::Kangaroo,
         }

@@ -23,6 +23,7 @@ mod probe_kind;
 mod probes;
 mod recognise;
 mod specs;
+mod speculators;
 mod tensor_index;
 
 pub use detection::{Detected, detect};
@@ -35,4 +36,5 @@ pub use medusa::MedusaNaming;
 pub use mtp::mtp_prefix;
 pub use probe_kind::{MAX_MEMBERS, MAX_PLACES, ProbeKind};
 pub use recognise::DetectError;
+pub(crate) use speculators::LAYERS;
 pub use tensor_index::TensorInfo;

@@ -119,7 +119,7 @@ fn format(family: Family, index: &TensorIndex<'_>, hints: &ConfigHints<'_>) -> H
         Family::MedusaVllm => HeadsFormat::MedusaVllm,
         Family::Midlayer => HeadsFormat::Eagle3,
         Family::LayerZero if kangaroo::is_adapter(index, hints) => HeadsFormat::Kangaroo,
-        Family::LayerZero if block::is_block(index, hints) => HeadsFormat::DFlash,
+        Family::LayerZero if block::is_block(index, hints) => block::format(hints),
         Family::LayerZero => eagle::layer_zero_format(index, hints),
         Family::Hydra => hydra::format(index),
         Family::Mtp => HeadsFormat::Mtp,

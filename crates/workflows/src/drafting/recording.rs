@@ -102,6 +102,7 @@ fn eagle_layer(folder: &HeadsFolder, decoder: &Arc<Decoder>) -> Result<Box<dyn D
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
         | HeadsFormat::DFlash
+        | HeadsFormat::DFlashSpeculators
         | HeadsFormat::Kangaroo
         | HeadsFormat::Probes(_) => Box::new(EagleModel::load(folder, decoder.clone())?),
     })

@@ -1,6 +1,7 @@
 //! The formats that heads can be exported to.
 
 use gorgon_core::suggest::did_you_mean;
+use gorgon_draft::block;
 use gorgon_draft::eagle::three;
 use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::medusa::MedusaTarget;
@@ -21,8 +22,8 @@ pub enum ExportFormat {
     Hydra,
     /// Multi-token-prediction modules under DeepSeek's names.
     Mtp,
-    /// A block drafter as z-lab stores DFlash.
-    DFlash,
+    /// A block drafter.
+    DFlash(block::Layout),
     /// Probes under their own names.
     Probes,
     /// Kangaroo's adapter.
@@ -60,14 +61,14 @@ impl FromStr for ExportFormat {
             "merged" => Ok(Self::Merged),
             "hydra" => Ok(Self::Hydra),
             "mtp" => Ok(Self::Mtp),
-            "dflash" => Ok(Self::DFlash),
+            "dflash" => Ok(Self::DFlash(block::Layout::ZLab)),
             "probes" => Ok(Self::Probes),
             "kangaroo" => Ok(Self::Kangaroo),
             "safetensors" => Ok(Self::Safetensors),
             other => {
                 let near = did_you_mean(other, NAMES);
                 let more = "an EAGLE layer to eagle, an EAGLE-3 layer to eagle3 or speculators, Hydra heads to hydra, \
-                            MTP modules to mtp, a block drafter to dflash, PPD, PaSS and SPACE to probes, \
+                            MTP modules to mtp, a block drafter to dflash or speculators, PPD, PaSS and SPACE to probes, \
                             a Kangaroo adapter to kangaroo, a Medusa-2 run to merged, any PyTorch file to safetensors";
                 other.parse().map(Self::Medusa).map_err(|error| format!("{near}{error}, {more}"))
             }
@@ -76,6 +77,14 @@ impl FromStr for ExportFormat {
 }
 
 impl ExportFormat {
+    /// The format for heads of a method: speculators has one for EAGLE-3 and one for block drafters.
+    pub(super) fn for_heads(self, method: HeadsMethod) -> Self {
+        match (self, method) {
+            (Self::Eagle3(three::Layout::Speculators), HeadsMethod::Block) => Self::DFlash(block::Layout::Speculators),
+            (to, _) => to,
+        }
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,7 +94,7 @@ impl ExportFormat {
             Self::Merged => "merged",
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
-            Self::DFlash => "dflash",
+            Self::DFlash(layout) => layout.name(),
             Self::Probes => "probes",
             Self::Kangaroo => "kangaroo",
             Self::Safetensors => "safetensors",
@@ -100,7 +109,7 @@ impl ExportFormat {
             Self::Eagle3(_) => "eagle3",
             Self::Hydra => "hydra",
             Self::Mtp => "mtp",
-            Self::DFlash => "block",
+            Self::DFlash(_) => "block",
             Self::Probes => "probes",
             Self::Kangaroo => "kangaroo",
             Self::Safetensors => "safetensors",
@@ -114,7 +123,7 @@ impl ExportFormat {
             HeadsMethod::Hydra => "hydra",
             HeadsMethod::Eagle => "eagle (EAGLE-1/2), or eagle3 or speculators (EAGLE-3)",
             HeadsMethod::Mtp => "mtp",
-            HeadsMethod::Block => "dflash",
+            HeadsMethod::Block => "dflash or speculators",
             HeadsMethod::Probes(_) => "probes",
             HeadsMethod::Kangaroo => "kangaroo",
         }
@@ -129,7 +138,7 @@ impl ExportFormat {
             Self::Hydra => "Hydra heads",
             Self::Merged => "Medusa-2 model",
             Self::Mtp => "MTP modules",
-            Self::DFlash => "block drafter (DFlash)",
+            Self::DFlash(_) => "block drafter (DFlash)",
             Self::Probes => "probes",
             Self::Kangaroo => "Kangaroo adapter",
             Self::Safetensors => "weights",

@@ -18,9 +18,9 @@ use crate::settings::Settings;
 use crate::{files, load};
 use gorgon_draft::eagle::{self, three};
 use gorgon_draft::folder::{self, HeadsFolder};
-use gorgon_draft::format::HeadsFormat;
+use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use gorgon_draft::medusa::{self, Backbone};
-use gorgon_draft::published::Destination;
+use gorgon_draft::published::{Base, Destination};
 use gorgon_draft::{block, hydra, kangaroo, mtp, probes};
 use gorgon_model::config::ModelConfig;
 use gorgon_model::device::FloatFormat;
@@ -84,6 +84,7 @@ fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsForma
         return whole_model(args, settings);
     }
     let folder = load::heads(&args.run, &settings.console)?;
+    let args = &Options { to: args.to.for_heads(folder.detected.format.method()), ..args.clone() };
     let config = folder::config(&folder.path)?.unwrap_or_default();
     let named = args.model.clone().or_else(|| base_model(&config));
     let named = named
@@ -122,9 +123,23 @@ fn write(
         ExportFormat::Eagle => eagle::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Mtp => mtp::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Kangaroo => kangaroo::export(folder, base, to).map_err(Failure::from),
-        ExportFormat::DFlash => block::export(folder, base, to).map_err(Failure::from),
+        ExportFormat::DFlash(layout) => {
+            let tables = match (layout, &folder.detected.spec) {
+                (block::Layout::ZLab, HeadSpec::Block(spec))
+                    if !spec.own_embedding && spec.draft_vocab_size.is_none() =>
+                {
+                    Tables::default()
+                }
+                _ => Tables { embedding: Some(embedding(dir, model)?), lm_head: Some(scaled_lm_head(dir, model)?) },
+            };
+            block::export(folder, &tables.base(model, base), layout, to).map_err(Failure::from)
+        }
         ExportFormat::Probes => probes::export(folder, base, to).map_err(Failure::from),
-        ExportFormat::Eagle3(layout) => eagle3(folder, layout, (dir, model), base, to),
+        ExportFormat::Eagle3(layout) => {
+            let embedding = if layout == three::Layout::Speculators { Some(embedding(dir, model)?) } else { None };
+            let tables = Tables { embedding, lm_head: None };
+            three::export(folder, &tables.base(model, base), layout, to).map_err(Failure::from)
+        }
         ExportFormat::Merged | ExportFormat::Safetensors => merged(&args.run, to.out),
         ExportFormat::Medusa(target) => {
             let lm_head = if target.needs_lm_head() { Some(lm_head(dir, model)?) } else { None };
@@ -182,27 +197,36 @@ fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn eagle3(
-    folder: &HeadsFolder,
-    layout: three::Layout,
-    (dir, model): (&Path, &ModelConfig),
-    base: &str,
-    to: &Destination<'_>,
-) -> Result<(), Failure> {
-    let embedding = match layout {
-        three::Layout::Speculators => {
-            let mut table = Checkpoint::open(dir)?.read_all(layout::EMBEDDING)?;
-            table.iter_mut().for_each(|value| *value *= model.embedding_scale);
-            Some(table)
+/// Tables of a backbone that heads are stored with.
+#[derive(Default)]
+struct Tables {
+    embedding: Option<Vec<f32>>,
+    lm_head: Option<Vec<f32>>,
+}
+
+impl Tables {
+    fn base<'a>(&'a self, model: &ModelConfig, name: &'a str) -> Base<'a> {
+        Base {
+            name,
+            class: model.architecture.class_name(),
+            layers: model.layers,
+            vocab_size: model.vocab_size,
+            embedding: self.embedding.as_deref(),
+            lm_head: self.lm_head.as_deref(),
         }
-        three::Layout::Original => None,
-    };
-    let base = three::Base {
-        name: base,
-        class: model.architecture.class_name(),
-        layers: model.layers,
-        vocab_size: model.vocab_size,
-        embedding: embedding.as_deref(),
-    };
-    Ok(three::export(folder, &base, layout, to)?)
+    }
+}
+
+/// The backbone's embedding as its first layer reads it, `[V, d]`.
+fn embedding(dir: &Path, model: &ModelConfig) -> Result<Vec<f32>, Failure> {
+    let mut table = Checkpoint::open(dir)?.read_all(layout::EMBEDDING)?;
+    table.iter_mut().for_each(|value| *value *= model.embedding_scale);
+    Ok(table)
+}
+
+/// The backbone's LM head as it is applied to states, `[V, d]`.
+fn scaled_lm_head(dir: &Path, model: &ModelConfig) -> Result<Vec<f32>, Failure> {
+    let mut table = lm_head(dir, model)?;
+    table.iter_mut().for_each(|value| *value *= model.head_scale);
+    Ok(table)
 }

@@ -1,6 +1,7 @@
 //! How exported heads are served, engine by engine. `THIS_FOLDER` stands for the exported folder, or its hub id.
 
 use super::format::ExportFormat;
+use gorgon_draft::block;
 use gorgon_draft::eagle::three;
 use gorgon_draft::medusa::MedusaTarget;
 
@@ -18,11 +19,9 @@ impl ExportFormat {
                 vllm("eagle3", base, heads) + "\n" + &sglang("EAGLE3", base) + "\n" + HOOKS
             }
             Self::Eagle3(three::Layout::Speculators) => {
-                format!(
-                    "vLLM finds the base model by `speculators_config.verifier`:\n\n{}\n{SPECULATORS}",
-                    shell("vllm serve THIS_FOLDER")
-                )
+                speculators("eagle_aux_hidden_state_layer_ids", "the layer reads")
             }
+            Self::DFlash(block::Layout::Speculators) => speculators("aux_hidden_state_layer_ids", "the drafter reads"),
             Self::Merged => format!(
                 "A whole model. The original Medusa code loads this folder; vLLM and SGLang do not.\n\n{}",
                 shell("gorgon chat --model THIS_FOLDER --heads THIS_FOLDER")
@@ -37,7 +36,7 @@ impl ExportFormat {
                  states of module k after its `shared_head.norm`.\n",
                 chat(base)
             ),
-            Self::DFlash => format!(
+            Self::DFlash(block::Layout::ZLab) => format!(
                 "The names are z-lab's. vLLM and SGLang read them for a drafter of their own sizes of heads; gorgon runs:\n\n{}",
                 chat(base)
             ),
@@ -60,8 +59,15 @@ const KANGAROO: &str = "The names are Kangaroo's; its own code takes the exit la
 const HOOKS: &str = "`eagle_aux_hidden_state_layer_ids` names the hidden states that the layer reads, twice: at the top level by \
      the layers that they enter, as vLLM counts; inside `eagle_config` by the layers that they leave, one less each, as SGLang, \
      SpecForge and ModelOpt count.\n";
-const SPECULATORS: &str =
-    "`eagle_aux_hidden_state_layer_ids` names the hidden states that the layer reads by the layers that they enter.\n";
+
+/// Heads that speculators' config describes; `key` names the hidden states that are read.
+fn speculators(key: &str, reads: &str) -> String {
+    format!(
+        "vLLM finds the base model by `speculators_config.verifier`:\n\n{}\n`{key}` names the hidden states that {reads} by \
+         the layers that they enter.\n",
+        shell("vllm serve THIS_FOLDER")
+    )
+}
 
 fn medusa(target: MedusaTarget, base: &str, heads: usize) -> String {
     match target {

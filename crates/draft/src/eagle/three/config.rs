@@ -174,6 +174,7 @@ pub(super) fn prefix(format: HeadsFormat) -> Option<&'static str> {
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
         | HeadsFormat::DFlash
+        | HeadsFormat::DFlashSpeculators
         | HeadsFormat::Kangaroo
         | HeadsFormat::Probes(_) => None,
     }

@@ -3,10 +3,10 @@
 use super::config::{hook_keys, layers_left};
 use super::model::{spec, vocabulary};
 use super::{DraftVocabulary, default_hooks};
-use crate::eagle::layer::{NESTED, layer_document};
-use crate::folder::{HeadsError, HeadsFolder};
-use crate::format::EagleSpec;
-use crate::published::{Destination, Named, torch_name};
+use crate::folder::{HeadsError, HeadsFolder, layer_document};
+use crate::format::{EagleSpec, LAYERS};
+use crate::published::{Base, Destination, Named, torch_name};
+use crate::speculators;
 use serde_json::{Map, Value, json};
 
 /// How published EAGLE-3 layers are stored.
@@ -35,23 +35,6 @@ impl Layout {
     }
 }
 
-/// The model that the layer is for.
-#[derive(Clone, Copy, Debug)]
-pub struct Base<'a> {
-    /// Its name in the config.
-    pub name: &'a str,
-    /// Its class.
-    pub class: &'a str,
-    /// Its layers.
-    pub layers: usize,
-    /// Its vocabulary, V.
-    pub vocab_size: usize,
-    /// Its embedding as its first layer reads it, `[V, d]`; speculators stores it with the layer.
-    pub embedding: Option<&'a [f32]>,
-}
-
-/// The version of speculators whose files these are.
-const SPECULATORS: &str = "0.3.0";
 /// Drafts of a step that vLLM makes unless it is configured otherwise.
 const SPECULATED: usize = 3;
 const EMBEDDING: &str = "embed_tokens.weight";
@@ -74,7 +57,7 @@ pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, to: &Destinat
         Layout::Original => original(layer, base, spec, &vocabulary, &hooks),
         Layout::Speculators => {
             let mut document = speculators(&layer, base, spec, &vocabulary, &hooks);
-            document[NESTED]["torch_dtype"] = torch_name(to.dtype).into();
+            document[LAYERS]["torch_dtype"] = torch_name(to.dtype).into();
             document
         }
     };
@@ -155,24 +138,6 @@ fn original(
     layer
 }
 
-/// The keys of a decoder layer's config that its own writers know.
-const LAYER_KEYS: [&str; 14] = [
-    "hidden_act",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "attention_bias",
-    "mlp_bias",
-    "qkv_bias",
-];
-
 fn speculators(
     layer: &Map<String, Value>,
     base: &Base<'_>,
@@ -180,34 +145,25 @@ fn speculators(
     vocabulary: &DraftVocabulary,
     hooks: &[usize],
 ) -> Map<String, Value> {
-    let known = layer.iter().filter(|(key, _)| LAYER_KEYS.contains(&key.as_str()));
-    let mut layer: Map<String, Value> = known.map(|(key, value)| (key.clone(), value.clone())).collect();
     let (kind, class) = match spec.layer.qk_norm {
         Some(_) => ("qwen3", "Qwen3ForCausalLM"),
         None => ("llama", "LlamaForCausalLM"),
     };
-    layer.insert("model_type".into(), kind.into());
-    layer.insert("architectures".into(), json!([class]));
+    let mut layer = speculators::layers(layer, kind, class);
     common(&mut layer, base, spec);
     let wide = spec.target_hidden_size != spec.hidden_size;
-    let document = json!({
-        "architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3", "speculators_version": SPECULATORS,
-        "speculators_config": {
-            "algorithm": "eagle3", "default_proposal_method": "greedy",
-            "proposal_methods": [{
-                "proposal_type": "greedy", "speculative_tokens": SPECULATED, "verifier_accept_k": 1, "accept_tolerance": 0.0
-            }],
-            "verifier": {"name_or_path": base.name, "architectures": [base.class]}
-        },
-        NESTED: layer, "draft_vocab_size": vocabulary.len(),
-        "norm_before_residual": spec.norm_before_residual.unwrap_or(false),
-        "target_hidden_size": if wide { json!(spec.target_hidden_size) } else { Value::Null },
-        "eagle_aux_hidden_state_layer_ids": hooks, "norm_before_fc": spec.input_norm, "fc_norm": spec.hook_norms,
-        "norm_output": spec.norm_output.unwrap_or(false),
-        "embed_requires_grad": false
-    });
-    match document {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    }
+    let mut document = speculators::head("eagle3", "Eagle3Speculator", SPECULATED, (base.name, base.class));
+    let said = [
+        (LAYERS, Value::Object(layer)),
+        ("draft_vocab_size", vocabulary.len().into()),
+        ("norm_before_residual", spec.norm_before_residual.unwrap_or(false).into()),
+        ("target_hidden_size", if wide { spec.target_hidden_size.into() } else { Value::Null }),
+        ("eagle_aux_hidden_state_layer_ids", hooks.into()),
+        ("norm_before_fc", spec.input_norm.into()),
+        ("fc_norm", spec.hook_norms.into()),
+        ("norm_output", spec.norm_output.unwrap_or(false).into()),
+        ("embed_requires_grad", false.into()),
+    ];
+    document.extend(said.map(|(key, value)| (key.to_owned(), value)));
+    document
 }

@@ -15,8 +15,9 @@ mod network;
 mod vocabulary;
 
 pub use config::{Eagle3Config, Eagle3Shape, default_hooks};
-pub use export::{Base, Layout, export};
+pub use export::{Layout, export};
 pub use loss::{Criterion, Eagle3Batch, Eagle3Output, Eagle3Step, losses};
+pub(crate) use model::stored_vocabulary;
 pub use model::{Eagle3Model, vocabulary_of};
 pub use network::{Eagle3Network, Unrolled};
 pub use vocabulary::DraftVocabulary;

@@ -297,9 +297,21 @@ pub(super) fn vocabulary(
     spec: &EagleSpec,
     vocab_size: usize,
 ) -> Result<DraftVocabulary, HeadsError> {
+    stored_vocabulary(folder, (spec.draft_vocab_size, spec.vocab_map), vocab_size)
+}
+
+/// The tokens that heads with an LM head of `size` tokens draft; `mapped` says that `d2t` names them.
+///
+/// # Errors
+/// When its table of them is missing or wrong.
+pub(crate) fn stored_vocabulary(
+    folder: &HeadsFolder,
+    (size, mapped): (Option<usize>, bool),
+    vocab_size: usize,
+) -> Result<DraftVocabulary, HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: folder.path.clone(), reason };
-    let size = spec.draft_vocab_size.unwrap_or(vocab_size);
-    if !spec.vocab_map {
+    let size = size.unwrap_or(vocab_size);
+    if !mapped {
         return match size == vocab_size {
             true => Ok(DraftVocabulary::whole(vocab_size)),
             false => Err(wrong(format!("{size} of {vocab_size} tokens can be drafted, and no d2t says which"))),

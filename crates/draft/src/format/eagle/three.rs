@@ -6,7 +6,8 @@ use crate::format::config_hints::ConfigHints;
 use crate::format::head_spec::EagleSpec;
 use crate::format::layer::{self, Layer};
 use crate::format::specs::{Kind, Size, SizeHint, Sizes, Specs};
-use crate::format::tensor_index::{Report, TensorIndex, numbered, shown};
+use crate::format::speculators;
+use crate::format::tensor_index::{Report, TensorIndex, numbered};
 
 /// The config key that lists the target's layers whose hidden states are read.
 const AUX_LAYERS: &str = "eagle_aux_hidden_state_layer_ids";
@@ -85,7 +86,7 @@ pub(super) fn check(
     check_layer(layer.qkv_bias(index), &config.layer, report);
     let target_hidden = check_features(hooks.count, hint(&named, Size::TargetHidden), &sizes, hints, report);
     let vocab_size = sizes.get(Size::Vocab).or_else(|| hint(&named, Size::Vocab));
-    check_vocabularies(format, vocab_size, hints, index, &sizes, report);
+    speculators::check_vocabularies(format, vocab_size, hints, (index, &sizes), report);
     if format == HeadsFormat::Eagle3Speculators {
         check_speculators(hints, report);
     }
@@ -200,68 +201,11 @@ fn check_features(
     found.unwrap_or(0)
 }
 
-/// A draft vocabulary needs its maps; SGLang and vLLM read only `d2t`, training reads both, and ModelOpt writes `d2t`.
-fn check_vocabularies(
-    format: HeadsFormat,
-    vocab: Option<usize>,
-    hints: &ConfigHints<'_>,
-    index: &TensorIndex<'_>,
-    sizes: &Sizes,
-    report: &mut Report,
-) {
-    let (d2t, t2d) = (index.has("d2t"), index.has("t2d"));
-    let (Some(draft), Some(vocab)) = (sizes.get(Size::Draft), vocab) else {
-        if !d2t && t2d {
-            report.problem("missing: d2t, which belongs to t2d");
-        }
-        return;
-    };
-    if draft > vocab {
-        report.problem(format!("wrong shape: {draft} tokens can be drafted, but the target has {vocab}"));
-    }
-    if draft == vocab {
-        if d2t || t2d {
-            report.note("d2t and t2d are not needed: every token can be drafted");
-        }
-        return;
-    }
-    if hints.given() && hints.get("draft_vocab_size").is_none() {
-        report
-            .problem(format!("config.json: draft_vocab_size is absent, but {draft} of {vocab} tokens can be drafted"));
-    }
-    if !d2t {
-        report.problem(format!("missing: d2t, as {draft} of {vocab} tokens can be drafted"));
-    }
-    if !t2d && format == HeadsFormat::Eagle3ModelOpt {
-        report.note("no t2d: drafting does not need it, further training does");
-    } else if !t2d {
-        report.problem(format!("missing: t2d, as {draft} of {vocab} tokens can be drafted"));
-    }
-}
-
 /// Keys that vLLM's reader of speculators configs needs, and the one that two readers default differently.
 fn check_speculators(hints: &ConfigHints<'_>, report: &mut Report) {
     if hints.get("norm_before_residual").is_none() {
         report
             .problem("config.json: norm_before_residual is absent, which vLLM reads as true and speculators as false");
     }
-    match hints.text("speculators_model_type") {
-        Some("eagle3") => {}
-        Some(other) => {
-            report.problem(format!("config.json: speculators_model_type is {}, not eagle3", shown(other)));
-        }
-        None => report.problem("config.json: speculators_model_type is absent, not eagle3"),
-    }
-    if !hints.within("transformer_layer_config").given() {
-        report.problem("config.json: transformer_layer_config is absent");
-    }
-    let nested = hints.within("speculators_config");
-    if nested.within("verifier").text("name_or_path").is_none() {
-        report.note("vLLM will refuse this head: speculators_config.verifier.name_or_path is absent");
-    }
-    let methods = nested.get("proposal_methods").and_then(serde_json::Value::as_array);
-    let tokens = methods.and_then(|methods| methods.first()).and_then(|first| first.get("speculative_tokens"));
-    if tokens.is_none_or(|tokens| tokens.as_u64().is_none()) {
-        report.note("vLLM will refuse this head: speculators_config.proposal_methods[0].speculative_tokens is absent");
-    }
+    speculators::check("eagle3", hints, report);
 }

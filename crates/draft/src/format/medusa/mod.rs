@@ -96,6 +96,7 @@ pub(super) fn check(
         | HeadsFormat::HydraPlusPlus
         | HeadsFormat::Mtp
         | HeadsFormat::DFlash
+        | HeadsFormat::DFlashSpeculators
         | HeadsFormat::Kangaroo
         | HeadsFormat::Probes(_) => LmHeads::Target,
     };

@@ -1,10 +1,10 @@
 //! Files: what is written is read back, and what contradicts itself or the model is refused.
 
 use crate::block::random::{SHAPE, config, decoder, load, shape, values, write};
-use gorgon_draft::block::{BlockConfig, SelectorConfig, export};
+use gorgon_draft::block::{BlockConfig, Layout, SelectorConfig, export};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
-use gorgon_draft::published::Destination;
+use gorgon_draft::published::{Base, Destination};
 use gorgon_model::device::FloatFormat;
 use half::bf16;
 use serde_json::{Value, json};
@@ -19,7 +19,15 @@ fn an_exported_drafter_is_the_drafter() {
         let (from, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         write(from.path(), &shape, |_, _| ());
         let to = Destination { from: Path::new("heads"), out: out.path(), dtype: FloatFormat::Bf16 };
-        export(&HeadsFolder::open(from.path()).unwrap(), "owner/base", &to).unwrap();
+        let base = Base {
+            name: "owner/base",
+            class: "LlamaForCausalLM",
+            layers: SHAPE.layers,
+            vocab_size: SHAPE.vocab_size,
+            embedding: None,
+            lm_head: None,
+        };
+        export(&HeadsFolder::open(from.path()).unwrap(), &base, Layout::ZLab, &to).unwrap();
         let written = HeadsFolder::open(out.path()).unwrap();
         assert_eq!((written.detected.format, written.detected.notes.len()), (HeadsFormat::DFlash, 0));
         let HeadSpec::Block(spec) = &written.detected.spec else { panic!("{:?}", written.detected.spec) };

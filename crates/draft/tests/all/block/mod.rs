@@ -5,4 +5,5 @@ mod export;
 mod losses;
 mod random;
 mod second;
+mod speculators;
 mod state;

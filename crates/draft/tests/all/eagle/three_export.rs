@@ -5,10 +5,10 @@ use gorgon_core::Token;
 use gorgon_core::tree::{DraftTree, DynamicTree};
 use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::EagleDrafter;
-use gorgon_draft::eagle::three::{Base, DraftVocabulary, Layout, export};
+use gorgon_draft::eagle::three::{DraftVocabulary, Layout, export};
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
-use gorgon_draft::published::Destination;
+use gorgon_draft::published::{Base, Destination};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::FloatFormat;
 use gorgon_model::target::DecoderTarget;
@@ -25,7 +25,14 @@ fn to(out: &Path) -> Destination<'_> {
 
 fn base(embedding: &[f32]) -> Base<'_> {
     let (layers, vocab_size) = (SHAPE.layers, SHAPE.vocab_size);
-    Base { name: "owner/base", class: "LlamaForCausalLM", layers, vocab_size, embedding: Some(embedding) }
+    Base {
+        name: "owner/base",
+        class: "LlamaForCausalLM",
+        layers,
+        vocab_size,
+        embedding: Some(embedding),
+        lm_head: None,
+    }
 }
 
 /// A layer whose values f16 holds exactly.

@@ -18,6 +18,27 @@ pub fn drafter(layers: usize) -> Tensors {
     })
 }
 
+/// With an LM head of all tokens.
+pub fn with_lm_head(layers: usize) -> Tensors {
+    drafter(layers).with("lm_head.weight", &[V, H])
+}
+
+/// As speculators writes it.
+pub fn speculators(more: Value) -> Value {
+    let layers = json!({"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": H, "vocab_size": V,
+        "intermediate_size": I, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 2048});
+    let mut config = json!({"architectures": ["DFlashDraftModel"], "speculators_model_type": "dflash",
+        "speculators_config": {"verifier": {"name_or_path": "owner/base"},
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 15}]},
+        "transformer_layer_config": layers, "draft_vocab_size": V, "block_size": 16, "mask_token_id": 151_669,
+        "aux_hidden_state_layer_ids": [2, 10, 34], "sample_from_anchor": false});
+    if let (Some(config), Some(more)) = (config.as_object_mut(), more.as_object()) {
+        config.extend(more.clone());
+    }
+    config
+}
+
 /// With the parts of DFlash 2.
 pub fn second(layers: usize) -> Tensors {
     let tables = ["predecessor", "successor"].map(|table| format!("candidate_selector.{table}_codebook"));
@@ -71,6 +92,25 @@ fn sizes_and_flags_are_read() {
     let own = json!({"mask_token_id": 5, "target_layer_ids": [1, 9, 33], "causal": true, "block_size": 8});
     let found = spec(json!({"block_size": null, "dflash_config": own}));
     assert_eq!((found.slots, found.causal), (8, vec![true, true]));
+}
+
+/// speculators names layers that are entered; its sliding layers are causal unless a key says otherwise, and full ones
+/// never are.
+#[test]
+fn the_form_of_speculators_is_read() {
+    let of = |more: Value| match with_lm_head(2).clean(HeadsFormat::DFlashSpeculators, Some(&speculators(more))).spec {
+        HeadSpec::Block(spec) => spec,
+        other => panic!("{other:?}"),
+    };
+    let found = of(json!({}));
+    assert_eq!((found.layers, found.slots, found.hidden_size, found.vocab_size), (2, 16, H, Some(V)));
+    assert_eq!((found.hook_layers, found.target_layers, found.mask_token), (vec![2, 10, 34], None, 151_669));
+    assert_eq!((found.windows, found.causal), (vec![Some(2048), None], vec![true, false]));
+    assert_eq!((found.draft_vocab_size, found.own_embedding, found.vocab_map), (Some(V), false, false));
+    assert_eq!(of(json!({"sliding_window_non_causal": true})).causal, [false, false]);
+    let format = HeadsFormat::DFlashSpeculators;
+    let parts = second(2).with("lm_head.weight", &[V, H]).detect(format, Some(&speculators(json!({})))).problems;
+    assert!(parts.iter().all(|problem| problem.starts_with("unexpected: ")) && parts.len() == 11, "{parts:?}");
 }
 
 #[test]
