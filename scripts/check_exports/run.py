@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
+import block
 import eagle
 import eagle3
 import hydra
@@ -51,6 +52,9 @@ TRAININGS = [
     ("hydra", "hydra-tiny", [], ["hydra"]),
     ("hydra++", "hydra-plus-tiny", [], ["hydra"]),
     ("mtp", "mtp-tiny", ["mtp.depths=2"], ["mtp"]),
+    # transformers gives the last layer's output after the final norm, so no hook is there.
+    ("block", "block-tiny", ["block.aux_hidden_state_layers=[1, 3, 5]"], ["dflash", "speculators"]),
+    ("block2", "block2-tiny", ["block.aux_hidden_state_layers=[1, 3, 5]"], ["dflash"]),
 ]
 # What others write and this project does not train: changes of an exported layer's config, and the widths of its norms in taps.
 VARIANTS = [
@@ -67,10 +71,12 @@ MODULES = {
     "merged": medusa.merged,
     "eagle": eagle.build,
     "eagle3": eagle3.original,
-    "speculators": eagle3.speculators,
+    "dflash": block.z_lab,
+    "speculators": lambda folder, backbone: SPECULATORS[strict.config(folder)["speculators_model_type"]](folder, backbone),
     "hydra": hydra.build,
     "mtp": mtp.build,
 }
+SPECULATORS = {"eagle3": eagle3.speculators, "dflash": block.speculators}
 
 
 class Check:

@@ -20,12 +20,22 @@ const COMMANDS: [(&str, &str, &str); 2] = [
     ("dev", "convert", "gorgon export --to safetensors converts a PyTorch file"),
 ];
 
+/// Words of the standard library about numbers, and plain ones.
+const NUMBERS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "expected a whole number"),
+    ("cannot parse integer from empty string", "expected a whole number"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "expected a number"),
+    ("cannot parse float from empty string", "expected a number"),
+];
+
 /// Reports wrong usage as clap words it: the error, its suggestions and the usage of the verb. Requests for help end
 /// well.
 pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
-    let (text, json) = (error.to_string(), args.iter().any(|arg| arg == "--json"));
+    let (worded, json) = (error.to_string(), args.iter().any(|arg| arg == "--json"));
+    let text = NUMBERS.iter().fold(worded.clone(), |text, (theirs, ours)| text.replace(theirs, ours));
     // The message quotes arguments, which may hold control characters.
-    if text.chars().any(|c| visible::is_command(c) && c != '\n') && !json {
+    if (text != worded || text.chars().any(|c| visible::is_command(c) && c != '\n')) && !json {
         printer::complain(text.trim_end());
         return ExitCode::from(2);
     }

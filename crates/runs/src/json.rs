@@ -8,8 +8,11 @@ use std::fmt;
 /// Reads a document.
 ///
 /// # Errors
-/// When it is no JSON, is none of a `T`, or an object in it has a key twice.
+/// When it is empty, is no JSON, is none of a `T`, or an object in it has a key twice.
 pub fn read<'a, T: Deserialize<'a>>(document: &'a [u8]) -> serde_json::Result<T> {
+    if document.trim_ascii().is_empty() {
+        return Err(serde_json::Error::custom("it is empty"));
+    }
     serde_json::from_slice::<Unique>(document)?;
     serde_json::from_slice(document)
 }

@@ -69,6 +69,7 @@ fn distribution(options: &Options, samples: usize, settings: &Settings) -> Resul
     if setup.drafting.is_plain() {
         return Err(nothing_to_verify());
     }
+    say_what(&setup, settings);
     let prompts = setup.prompts.clone();
     let lossless = setup.rule.is_lossless();
     let bar = progress::count(settings.progress, "answers", (prompts.len() * samples) as u64);
@@ -104,9 +105,16 @@ pub fn execute(options: &Options, settings: &Settings) -> Result<(Vec<TextCompar
     if setup.drafting.is_plain() {
         return Err(nothing_to_verify());
     }
+    say_what(&setup, settings);
     let comparisons = compare(&mut setup, settings)?;
     let recorded = setup.recorded.as_mut().map(|pair| recording::report(pair.take_counts(), settings));
     Ok((comparisons, setup.rule.is_lossless(), recorded.unwrap_or_default()))
+}
+
+/// Says what is verified: drafter, tree and rule.
+fn say_what(setup: &Setup, settings: &Settings) {
+    let (name, tree, rule) = (setup.drafting.name(), &setup.drafting.tree_name, &setup.rule_name);
+    settings.console.say(format!("{name} with tree {tree}, {rule}"));
 }
 
 fn nothing_to_verify() -> Failure {

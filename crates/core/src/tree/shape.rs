@@ -116,6 +116,9 @@ impl TreeShape {
     /// # Errors
     /// If the text is no such list, or the paths are no shape (see [`TreeShape::new`]); the error names the entry.
     pub fn from_json(text: &str) -> Result<Self, ShapeError> {
+        if text.trim().is_empty() {
+            return Err(ShapeError::Json("it is empty".into()));
+        }
         let json: Value = serde_json::from_str(text).map_err(|error| ShapeError::Json(error.to_string()))?;
         let Value::Array(entries) = json else { return Err(ShapeError::NotAList(kind(&json))) };
         Self::new(

@@ -18,4 +18,7 @@ fn other_documents_are_read_as_ever() {
     assert_eq!(read::<Value>(document.as_bytes()).unwrap(), plain);
     assert!(read::<Value>(b"{\"a\": }").is_err());
     assert!(read::<Vec<u8>>(b"{}").is_err());
+    for nothing in [&b""[..], b" \n"] {
+        assert_eq!(read::<Value>(nothing).unwrap_err().to_string(), "it is empty");
+    }
 }

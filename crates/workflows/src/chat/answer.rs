@@ -112,10 +112,16 @@ fn per_step(accepted: &[usize]) -> Option<f64> {
     (!accepted.is_empty()).then(|| emitted as f64 / accepted.len() as f64)
 }
 
+/// Steps of an answer from which its speed is compared with plain decoding's.
+const LEAST_STEPS: usize = 8;
+
 /// The status line: `[34 tokens, 412 tokens/s, 2.31 tokens per step, 1.84 × plain · prompt: 12 new, 310 cached]`.
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}", units::of(self.ids.len(), "token"))?;
+        if self.finish == Finish::Length {
+            f.write_str(" (cut off)")?;
+        }
         if let Some(speed) = self.tokens_per_second() {
             write!(f, ", {speed:.0} tokens/s")?;
         }
@@ -124,7 +130,8 @@ impl fmt::Display for Answer {
             _ if !self.drafted => write!(f, ", no drafts")?,
             _ => {}
         }
-        if let Some(speedup) = self.speedup() {
+        // The time of a few steps says little.
+        if let Some(speedup) = self.speedup().filter(|_| self.accepted.len() >= LEAST_STEPS) {
             write!(f, ", {speedup:.2} × plain")?;
         }
         if !self.lossless {

@@ -10,6 +10,7 @@ use gorgon_workflows::chat::Piece;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::prompts;
 use gorgon_workflows::remote::{Client, Streamed};
+use gorgon_workflows::units;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -121,7 +122,7 @@ impl Remote<'_> {
 fn status(timings: &Value) -> String {
     let number = |name: &str| timings.get(name).and_then(Value::as_f64);
     let mut parts = vec![];
-    parts.extend(number("predicted_n").map(|tokens| format!("{tokens} tokens")));
+    parts.extend(number("predicted_n").map(|tokens| units::of(tokens as usize, "token")));
     parts.extend(number("predicted_per_second").map(|speed| format!("{speed:.0} tokens/s")));
     parts.extend(number("tokens_per_step").map(|tau| format!("{tau:.2} tokens per step")));
     if let (Some(read), Some(cached)) = (number("prompt_n"), number("cache_n")) {

@@ -2,11 +2,12 @@
 
 use crate::args::Generate;
 use crate::settings::Settings;
-use gorgon_infer::Generation;
+use gorgon_infer::{Finish, Generation};
 use gorgon_model::decoder::Decoder;
 use gorgon_workflows::drafting::Drafting;
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::question::Question;
+use gorgon_workflows::units;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -43,9 +44,10 @@ impl Answer<'_> {
         let per_step = generation.tokens_per_step().filter(|_| !self.drafting.is_plain());
         let per_step = per_step.map_or(String::new(), |tau| format!(", {tau:.2} tokens per step"));
         self.settings.console.say(format!(
-            "{} tokens in {decode:.3} s{speed}{per_step}; prompt of {} tokens in {:.3} s; {rule}, {}",
-            generation.ids.len(),
-            self.request.given,
+            "{}{} in {decode:.3} s{speed}{per_step}; prompt of {} in {:.3} s; {rule}, {}",
+            units::of(generation.ids.len(), "token"),
+            if generation.finish == Finish::Length { " (cut off)" } else { "" },
+            units::of(self.request.given, "token"),
             generation.prefill_time.as_secs_f64(),
             if lossless { "lossless" } else { "not lossless" }
         ));

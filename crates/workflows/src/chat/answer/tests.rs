@@ -24,6 +24,9 @@ fn the_status_line_has_the_numbers() {
     let answer = answer();
     let line = "[41 tokens, 200 tokens/s, 2.00 tokens per step, 2.00 × plain · prompt: 12 new, 88 cached]";
     assert_eq!(answer.to_string(), line);
+    let short = Answer { accepted: vec![1; 7], finish: Finish::Length, ..answer.clone() };
+    let line = "[41 tokens (cut off), 200 tokens/s, 2.00 tokens per step · prompt: 12 new, 88 cached]";
+    assert_eq!(short.to_string(), line);
     let plain = Answer { drafted: false, lossless: false, trimmed_turns: 3, ..answer };
     let line = "[41 tokens, 200 tokens/s, no drafts, not lossless · prompt: 12 new, 88 cached, 3 old turns left out]";
     assert_eq!(plain.to_string(), line);
