@@ -57,9 +57,11 @@ def train(options, config, overrides, seed, steps=None):
     runs = options.work / "runs"
     shutil.rmtree(runs, ignore_errors=True)
     common = [f'model="{options.model}"', f'data="{options.data}"', f'runs="{runs}"', f"seed={seed}", "held_out=0.1",
-              f"training.epochs={options.epochs}", "training.gradient_accumulation=2", "training.micro_batch_tokens=512",
+              "training.gradient_accumulation=2", "training.micro_batch_tokens=512",
               f"training.learning_rate={options.rate}", "training.eval_every=0", "training.max_seq_len=512",
               "eval_decoded_prompts=20", "eval_decoded_tokens=128"]
+    if not any(override.startswith("training.steps=") for override in overrides):
+        common.append(f"training.epochs={options.epochs}")
     if options.conversations:
         common.append(f"train_conversations={options.conversations}")
     if options.own_lm_heads and "block" not in config:

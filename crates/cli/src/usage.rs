@@ -34,12 +34,13 @@ const NUMBERS: [(&str, &str); 5] = [
 pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
     let (worded, json) = (error.to_string(), args.iter().any(|arg| arg == "--json"));
     let text = NUMBERS.iter().fold(worded.clone(), |text, (theirs, ours)| text.replace(theirs, ours));
+    let hint = corrected(&mut error, &text, args).or_else(|| from_environment(&error, args));
     // The message quotes arguments, which may hold control characters.
     if (text != worded || text.chars().any(|c| visible::is_command(c) && c != '\n')) && !json {
         printer::complain(text.trim_end());
+        hint.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
         return ExitCode::from(2);
     }
-    let hint = corrected(&mut error, &text, args);
     let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !json {
         let _ = error.print();
@@ -56,6 +57,16 @@ pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
         Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
         _ => failure.hint(hint.unwrap_or_else(|| "see gorgon --help".into())),
     })
+}
+
+/// The hint for a wrong value that no argument gives: which variable of the environment does.
+fn from_environment(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = option.split_whitespace().next()?;
+    let is_given = args.iter().filter_map(|arg| arg.to_str()).any(|arg| arg.split('=').next() == Some(option));
+    let variable = format!("GORGON_{}", option.trim_start_matches('-').replace('-', "_").to_uppercase());
+    let is_set = error.kind() == ErrorKind::ValueValidation && !is_given && std::env::var_os(&variable).is_some();
+    is_set.then(|| format!("the value comes from the environment variable {variable}"))
 }
 
 /// Puts suggestions right. Returns a hint where a suggestion is more than a word.

@@ -16,6 +16,7 @@ use gorgon_model::decoder::{Decoder, ModelError};
 use gorgon_model::device::{Compute, DraftWeights, IntegerWeights, Weights};
 use gorgon_model::stages;
 use gorgon_model::weights::Checkpoint;
+use gorgon_runs::run_dir::RunView;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -101,10 +102,10 @@ pub fn heads(path: &Path, console: &Console) -> Result<HeadsFolder, Failure> {
     }
     let folder = HeadsFolder::open(path).map_err(|error| not_heads::failure(path, error))?;
     if let Some(step) = folder.step {
+        let finished = RunView::open(path).is_ok_and(|run| run.results().is_file());
+        let why = if finished { "the folder heads is gone" } else { "this run has not finished" };
         let shown = path.display();
-        console.say(format!(
-            "note: {shown}: this run has not finished: its heads are those of its newest checkpoint, step {step}"
-        ));
+        console.say(format!("note: {shown}: {why}: its heads are those of its newest checkpoint, step {step}"));
     }
     Ok(folder)
 }

@@ -1,5 +1,6 @@
 //! One prompt: read, rendered and counted, before weights are read.
 
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::{load, prompts};
@@ -49,6 +50,8 @@ pub struct Question {
     pub given: usize,
     /// When the answer ends.
     pub limits: Limits,
+    /// True if the prompt is text because the model has no chat template.
+    lacks_template: bool,
 }
 
 impl Question {
@@ -67,8 +70,8 @@ impl Question {
         let dir = load::folder(&options.model, settings)?;
         let config = ModelConfig::read(&dir)?;
         let text = text(&dir, given.is_some(), &config)?;
-        let prompt = match (given, &text) {
-            (Some(ids), _) => ids,
+        let (prompt, lacks_template) = match (given, &text) {
+            (Some(ids), _) => (ids, false),
             (None, Some(text)) => encode(options, written.as_deref().unwrap_or_default(), &dir, text, settings)?,
             (None, None) => return Err(Failure::input("--prompt needs a tokenizer")),
         };
@@ -78,7 +81,14 @@ impl Question {
         let given = prompt.len();
         let prompt = config.prompt(prompt);
         let limits = limits(options, &config, prompt.len(), settings)?;
-        Ok(Self { dir, text, prompt, given, limits })
+        Ok(Self { dir, text, prompt, given, limits, lacks_template })
+    }
+
+    /// Says so if the prompt is text because the model has no chat template.
+    pub fn note_template(&self, console: &Console) {
+        if self.lacks_template {
+            console.say("note: the model has no chat template, so the prompt is used as text (as with --raw)");
+        }
     }
 
     /// Text of plain decoding.
@@ -115,21 +125,21 @@ fn text(dir: &Path, optional: bool, config: &ModelConfig) -> Result<Option<Token
     }
 }
 
-/// The prompt as token ids: one user turn of the chat template, or plain text.
+/// The prompt as token ids: one user turn of the chat template, or plain text; and whether it is text because there is
+/// no template.
 fn encode(
     options: &Options,
     prompt: &str,
     dir: &Path,
     text: &Tokenizer,
     settings: &Settings,
-) -> Result<Vec<Token>, Failure> {
+) -> Result<(Vec<Token>, bool), Failure> {
     if options.raw {
-        return Ok(text.encode(prompt, true)?);
+        return Ok((text.encode(prompt, true)?, false));
     }
     let template = match ChatTemplate::load(dir) {
         Err(TemplateError::Missing { .. }) if options.system.is_none() && settings.template.is_empty() => {
-            tracing::debug!("the model has no chat template; the prompt is used as text");
-            return Ok(text.encode(prompt, true)?);
+            return Ok((text.encode(prompt, true)?, true));
         }
         template => template?,
     };
@@ -138,7 +148,7 @@ fn encode(
     let messages: Vec<_> = system.chain([message("user", prompt)]).collect();
     let render = Render { add_generation_prompt: true, variables: settings.template.clone(), ..Render::default() };
     // The template writes the special tokens itself.
-    Ok(text.encode(&template.render(&messages, &render)?, false)?)
+    Ok((text.encode(&template.render(&messages, &render)?, false)?, false))
 }
 
 /// How many tokens there is room for, and what ends them.

@@ -27,24 +27,24 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     drafting.note_plain(&settings.console);
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
+    request.note_template(&settings.console);
     let answer = Answer { args, settings, decoder: &decoder, request: &request, drafting: &drafting };
-    let random = SeededRandom::behind(settings.seed, &request.prompt, 0);
+    let random = &mut SeededRandom::behind(settings.seed, &request.prompt, 0);
     if let Some(mut recorded) = recording::steps(&drafting, &decoder, tokens, (rule, transform))? {
         let generation = answered(&request, args, settings, &mut |request, observe| {
-            recorded.decode(&request.prompt, &request.limits, random.clone(), observe)
+            recorded.decode(&request.prompt, &request.limits, &mut *random, observe)
         })?;
         let counts = recording::report(recorded.take_counts(), settings);
         answer.report(&generation, true, &rule.to_string(), counts)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
-    let hooks = loaded.drafter().needs().hooks;
-    let mut target = DecoderTarget::new(decoder.clone(), tokens, hooks);
+    let mut target = DecoderTarget::new(decoder.clone(), tokens, loaded.drafter().needs().hooks);
     let acceptance = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {
         oracle.reveal(request.truth(&mut target, acceptance.as_ref(), settings.seed)?);
     }
-    let (drafter, random) = (loaded.drafter(), &mut random.clone());
+    let drafter = loaded.drafter();
     let generation = answered(&request, args, settings, &mut |request, observe| {
         if drafting.is_plain() {
             return decode(&mut target, &request.prompt, acceptance.as_ref(), random, &request.limits, observe);

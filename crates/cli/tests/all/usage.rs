@@ -1,5 +1,6 @@
 //! Wrong use, old spellings, and pages made from the command line's own description.
 
+use crate::chain::start;
 use crate::gorgon;
 
 use gorgon::{Model, gorgon, json, refused, stderr, stdout};
@@ -45,6 +46,22 @@ fn mistyped_flags_verbs_and_names_are_suggested() {
     }
     let (_, words) = wrong(&["generate", "--modle", "m"]);
     assert!(words.contains("\nUsage: gorgon generate"), "clap's own lines stay lines: {words}");
+}
+
+/// Wrong numbers are worded plainly, and a value of the environment is not blamed on an option.
+#[test]
+fn wrong_numbers_say_what_is_expected_and_where_they_are() {
+    let of = |args: &[&str], wanted: &str| {
+        let (code, said) = wrong(&[&["generate", "--model", "m", "--prompt", "p"][..], args].concat());
+        assert_eq!(code, 2);
+        assert!(said.contains(wanted) && !said.contains("environment"), "{said}");
+    };
+    of(&["--max-new-tokens", "x"], "'--max-new-tokens <N>': expected a whole number");
+    of(&["--temperature", "x"], "'--temperature <T>': expected a number");
+    of(&["--max-new-tokens", "99999999999999999999"], "the number is too large");
+    let output = start(&["doctor"], &[("GORGON_THREADS", "x")]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("hint: the value comes from the environment variable GORGON_THREADS"), "{said}");
 }
 
 #[test]

@@ -85,11 +85,7 @@ fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsForma
     }
     let folder = load::heads(&args.run, &settings.console)?;
     let args = &Options { to: args.to.for_heads(folder.detected.format.method()), ..args.clone() };
-    let config = folder::config(&folder.path)?.unwrap_or_default();
-    let named = args.model.clone().or_else(|| base_model(&config));
-    let named = named
-        .ok_or_else(|| Failure::input("the heads do not say which model they are for").hint("name it with --model"))?;
-    let dir = load::decoder_only(&named, "export", settings)?;
+    let (named, dir) = model_of(args, &folder, settings)?;
     let model = ModelConfig::read(&dir)?;
     let id = hub_id(&named, &dir);
     files::check_empty(&args.out)?;
@@ -109,6 +105,22 @@ fn write_folder(args: &Options, settings: &Settings) -> Result<Option<HeadsForma
     let written = HeadsFolder::open(&args.out)?.detected.format;
     settings.console.say(format!("{} in {}", written.description(), args.out.display()));
     Ok(Some(written))
+}
+
+/// The model that heads are for, by its name and its folder.
+fn model_of(args: &Options, folder: &HeadsFolder, settings: &Settings) -> Result<(String, PathBuf), Failure> {
+    let config = folder::config(&folder.path)?.unwrap_or_default();
+    let named = args.model.clone().or_else(|| base_model(&config));
+    let named = named
+        .ok_or_else(|| Failure::input("the heads do not say which model they are for").hint("name it with --model"))?;
+    let dir = load::decoder_only(&named, "export", settings).map_err(|failure| match args.model {
+        Some(_) => failure,
+        None => {
+            let advice = failure.advice().map_or_else(String::new, |advice| format!("{advice}; "));
+            failure.hint(format!("{advice}the heads name it as their model, and --model names another place"))
+        }
+    })?;
+    Ok((named, dir))
 }
 
 /// Writes the heads in the requested format. The backbone is its folder and its config.
