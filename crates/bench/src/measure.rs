@@ -36,7 +36,7 @@ pub struct Comparison<'a> {
     pub rule: &'a dyn AcceptanceRule,
     /// When answers end.
     pub limits: Limits,
-    /// Recorded steps that are taken in place of the host's, where there are any: greedy ones on a GPU.
+    /// Recorded steps that are taken in place of the host's, where there are any: recorded ones on a GPU.
     pub recorded: Option<&'a mut RecordedPair>,
     /// Seed of all chance; plain and drafted runs of a prompt have the same noise, and no two prompts do.
     pub seed: u64,

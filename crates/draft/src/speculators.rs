@@ -2,9 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-/// The version of speculators whose files these are.
-const VERSION: &str = "0.3.0";
-
 /// The keys of a decoder layer's config that its own writers know.
 const LAYER_KEYS: [&str; 14] = [
     "hidden_act",
@@ -32,10 +29,16 @@ pub(crate) fn layers(known: &Map<String, Value>, model_type: &str, class: &str) 
     layers
 }
 
-/// The keys that say what the draft is, how many tokens it drafts, and for which model.
-pub(crate) fn head(kind: &str, class: &str, tokens: usize, (base, base_class): (&str, &str)) -> Map<String, Value> {
+/// The keys that say what the draft is, as which version of speculators writes it, how many tokens it drafts, and for
+/// which model.
+pub(crate) fn head(
+    (kind, version): (&str, &str),
+    class: &str,
+    tokens: usize,
+    (base, base_class): (&str, &str),
+) -> Map<String, Value> {
     let document = json!({
-        "architectures": [class], "speculators_model_type": kind, "speculators_version": VERSION,
+        "architectures": [class], "speculators_model_type": kind, "speculators_version": version,
         "speculators_config": {
             "algorithm": kind, "default_proposal_method": "greedy",
             "proposal_methods": [{

@@ -1,16 +1,20 @@
 //! Recorded steps on a GPU against the CPU's decoding, token for token. `GORGON_TEST_DEVICE` names the device; without
 //! one there is nothing to record, which is an error that is checked instead.
 
+#[path = "../../draft/tests/all/block/random.rs"]
+mod random_block;
 mod random_medusa;
 
 use burn::tensor::{Tensor, TensorData};
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::random::{Given, SeededRandom};
 use gorgon_core::dist::Transform;
-use gorgon_core::tree::TreeShape;
+use gorgon_core::tree::{TreeShape, TrellisTree};
+use gorgon_draft::block::{BlockConfig, BlockDrafter, SelectorConfig};
+use gorgon_draft::drafter::Drafter;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{MedusaConfig, MedusaModel};
-use gorgon_infer::{DecodeError, Limits, Recorded, RecordedPair, decode};
+use gorgon_infer::{DecodeError, Limits, Method, Recorded, RecordedPair, Request, Session, decode};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::hidden_states::HiddenStates;
@@ -259,4 +263,35 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(error, DecodeError::Context { prompt: 2, new: 20, context: 20 }), "{error}");
     assert!(recorded.decode(&[], &limits(3), SeededRandom::new(0), &mut go_on).is_err());
     assert_eq!(recorded.decode(&[1, 2], &limits(19), SeededRandom::new(0), &mut go_on).unwrap().ids.len(), 19);
+}
+
+/// A block drafter drafts on a GPU what it drafts on the CPU: the same text in the same steps, greedy and coupled.
+#[test]
+fn a_block_drafter_decodes_as_on_the_cpu() {
+    let (model, here) = (tempfile::tempdir().unwrap(), random_block::decoder());
+    random_block::SHAPE.write(model.path(), FloatFormat::F32, 3).unwrap();
+    let there = Arc::new(Decoder::load(model.path(), &compute()).unwrap());
+    if there.compute().is_host() {
+        eprintln!("SKIPPED: GORGON_TEST_DEVICE names no GPU");
+        return;
+    }
+    let config = random_block::config();
+    let second = BlockConfig { conv: true, selector: Some(SelectorConfig { k: 4, rank: 3 }), ..config.clone() };
+    for config in [config.clone(), BlockConfig { window: Some(6), causal: true, ..config }, second] {
+        for temperature in [0.0, 0.8] {
+            let transform = Transform::new(temperature, None, None).unwrap();
+            let rule = RuleChoice::Auto.resolve(&transform).rule(transform);
+            let run = |decoder: &Arc<Decoder>| {
+                let drafter = BlockDrafter::new(random_block::model(decoder, &config));
+                let mut target = DecoderTarget::new(decoder.clone(), 96, drafter.needs().hooks);
+                let prompt = [256, 72, 105, 33];
+                let request = Request::new(&prompt, &limits(), SeededRandom::behind(5, &prompt, 0));
+                let method = Method { tree: &TrellisTree::new(16, 4).unwrap(), rule: rule.as_ref() };
+                let mut session = Session::new(&mut target, drafter);
+                let done = session.generate(method, request, &mut |_| ControlFlow::Continue(())).unwrap();
+                (done.ids, done.accepted)
+            };
+            assert_eq!(run(&there), run(&here), "{config:?} at {temperature}");
+        }
+    }
 }

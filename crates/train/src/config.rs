@@ -191,6 +191,20 @@ impl TrainConfig {
         check.require(fits, "labels", "\"corrected\"", reason);
     }
 
+    /// Checks windows against the method: labels that lie behind a window's end are lost.
+    fn check_windows(&self, check: &mut SettingsCheck) {
+        let Some(tokens) = self.training.window_tokens else { return };
+        let single = if self.shuffle_buffer() > 0 { ", since they draw single positions" } else { "" };
+        let reason = format_args!("steps of {} read no windows of hidden states{single}", self.method.name());
+        let reach = self.method.window_reach();
+        check.require(reach.is_some(), "training.window_tokens", tokens, reason);
+        let least = 2 * reach.unwrap_or(0);
+        let reason = format_args!("it has to be at least {least}: labels reach {} tokens", least / 2);
+        check.require(tokens >= least, "training.window_tokens", tokens, reason);
+        let reason = "it needs cache_features = true, since hidden states depend on all tokens before a window";
+        check.require(self.caches_features(), "training.window_tokens", tokens, reason);
+    }
+
     /// The folder of what training starts from, if it starts from something.
     pub fn start(&self) -> Option<&Path> {
         match &self.method {
@@ -209,12 +223,7 @@ impl TrainConfig {
         let shuffles = self.method.shuffle_buffer() > 0;
         let reason = format_args!("{} reads sequences, so its steps are made of whole conversations", self.sequences());
         check.require(shuffles || self.shuffle_buffer() == 0, "training.shuffle_buffer", self.shuffle_buffer(), reason);
-        if let Some(tokens) = self.training.window_tokens {
-            let reason = format_args!("steps of {} read no windows of hidden states", self.method.name());
-            check.require(self.method.reads_windows(), "training.window_tokens", tokens, reason);
-            let reason = "it needs cache_features = true, since hidden states depend on all tokens before a window";
-            check.require(self.caches_features(), "training.window_tokens", tokens, reason);
-        }
+        self.check_windows(&mut check);
         if let Some(from) = self.init_from.as_ref().filter(|_| !self.method.starts_from_heads()) {
             let reason = format_args!("{} does not start from heads", self.method.name());
             check.require(false, "init_from", from.display(), reason);

@@ -46,4 +46,5 @@ mod store;
 mod t5;
 mod training;
 mod usage;
+mod windows;
 mod written;

@@ -36,7 +36,7 @@ pub struct BlockConfig {
     /// Token that stands in the slots that are to be guessed; it may occur in texts. The last one of the vocabulary if
     /// it is not set.
     pub mask_token: Option<Token>,
-    /// Blocks of each conversation in a step, 1 to 65536: drawn anew in every step where there are more places for one.
+    /// Blocks of each conversation, or window of one, in a step, 1 to 65536: drawn anew in every step where there are more places for one.
     pub anchors: usize,
     /// Weights of the slots' losses.
     pub slot_weights: SlotWeights,

@@ -1,10 +1,13 @@
 //! A block drafter under its published names.
 
+use super::model::check_backbone;
 use crate::eagle::three::stored_vocabulary;
 use crate::folder::{HeadsError, HeadsFolder, layer_document};
 use crate::format::{BlockSpec, HeadSpec, HeadsFormat, LAYERS};
 use crate::published::{Base, Destination, Named, torch_name};
 use crate::speculators;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::hooks::Hooks;
 use serde_json::{Map, Value, json};
 
 /// How published block drafters are stored.
@@ -29,19 +32,39 @@ impl Layout {
 const EMBEDDING: &str = "embed_tokens.weight";
 const LM_HEAD: &str = "lm_head.weight";
 
-/// Writes a block drafter and its `config.json`.
+/// Fails if heads cannot be written for a base model in a layout. Its tables are not read.
 ///
 /// # Errors
-/// When these are other heads, have parts that the layout has no place for, have no config, a weight does not fit the
-/// number format, or a file cannot be written.
-pub fn export(from: &HeadsFolder, base: &Base<'_>, layout: Layout, to: &Destination<'_>) -> Result<(), HeadsError> {
+/// When these are other heads, were made for another model, or have parts that the layout has no place for.
+pub fn check_export<'a>(
+    from: &'a HeadsFolder,
+    base: &ModelConfig,
+    layout: Layout,
+) -> Result<&'a BlockSpec, HeadsError> {
     let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let HeadSpec::Block(spec) = &from.detected.spec else {
         return Err(wrong(format!("{} heads, not a block drafter", from.detected.format.method())));
     };
-    if let Some(reason) = misfit(layout, spec, base) {
-        return Err(wrong(format!("{reason}, so that the drafter cannot be written as {}", layout.name())));
+    check_backbone(spec, base).map_err(wrong)?;
+    Hooks::new(spec.hook_layers.clone(), base.layers).map_err(|error| wrong(error.to_string()))?;
+    match misfit(layout, spec, base.vocab_size) {
+        Some(reason) => Err(wrong(format!("{reason}, so that the drafter cannot be written as {}", layout.name()))),
+        None => Ok(spec),
     }
+}
+
+/// Writes a block drafter that [can be written](check_export) and its `config.json`.
+///
+/// # Errors
+/// When the heads have no config, a table of theirs is not the base model's where readers take that, a weight does not
+/// fit the number format, or a file cannot be written.
+pub fn export(
+    (from, spec): (&HeadsFolder, &BlockSpec),
+    base: &Base<'_>,
+    layout: Layout,
+    to: &Destination<'_>,
+) -> Result<(), HeadsError> {
+    let wrong = |reason: String| HeadsError::Format { path: from.path.clone(), reason };
     let vocabulary = stored_vocabulary(from, (spec.draft_vocab_size, spec.vocab_map), base.vocab_size)?;
     let mut tensors: Vec<Named> = vec![];
     for (name, entry) in from.checkpoint.entries().iter().filter(|(name, _)| !name.ends_with(".inv_freq")) {
@@ -82,18 +105,18 @@ fn table<'a>(base: &Base<'a>, name: &str) -> Option<&'a [f32]> {
     }
 }
 
-/// True if values are others', up to the rounding of 16-bit formats.
+/// True if values are others', up to the rounding of 16-bit formats: a share of the value, or half of the least f16.
 fn is_copy(values: &[f32], others: &[f32]) -> bool {
-    let close = |(a, b): (&f32, &f32)| (a - b).abs() <= b.abs() / 128.0 + f32::MIN_POSITIVE;
+    let close = |(a, b): (&f32, &f32)| (a - b).abs() <= b.abs() / 128.0 + 2f32.powi(-25);
     values.len() == others.len() && values.iter().zip(others).all(close)
 }
 
 /// The part of a drafter that a layout has no place for.
-fn misfit(layout: Layout, spec: &BlockSpec, base: &Base<'_>) -> Option<&'static str> {
+fn misfit(layout: Layout, spec: &BlockSpec, vocab_size: usize) -> Option<&'static str> {
     let layers = || spec.windows.iter().zip(&spec.causal);
     let of_sliding = || layers().filter(|(window, _)| window.is_some()).map(|(_, causal)| *causal);
     match layout {
-        Layout::ZLab if spec.draft_vocab_size.is_some_and(|size| size != base.vocab_size) => {
+        Layout::ZLab if spec.draft_vocab_size.is_some_and(|size| size != vocab_size) => {
             Some("some tokens cannot be drafted, and readers of dflash draft all")
         }
         Layout::ZLab if spec.hook_layers.contains(&0) => {
@@ -155,7 +178,9 @@ fn nested(from: &HeadsFolder, spec: &BlockSpec, base: &Base<'_>, drafted: usize)
         // The config's own default; vLLM's is another.
         layers.entry("rope_theta").or_insert_with(|| json!(10_000.0));
     }
-    let mut document = speculators::head("dflash", "DFlashDraftModel", spec.slots - 1, (base.name, base.class));
+    let mut document =
+        speculators::head(("dflash", "0.7.0"), "DFlashDraftModel", spec.slots - 1, (base.name, base.class));
+    // Only sliding layers are causal here; some readers take the key for all layers.
     let causal = spec.causal.contains(&true);
     let said = [
         (LAYERS, Value::Object(layers)),
@@ -163,7 +188,7 @@ fn nested(from: &HeadsFolder, spec: &BlockSpec, base: &Base<'_>, drafted: usize)
         ("block_size", spec.slots.into()),
         ("mask_token_id", spec.mask_token.into()),
         ("aux_hidden_state_layer_ids", spec.hook_layers.clone().into()),
-        ("sliding_window_non_causal", (window.is_some() && !causal).into()),
+        ("sliding_window_non_causal", (!causal).into()),
         ("sample_from_anchor", false.into()),
         ("target_hidden_size", Value::Null),
     ];

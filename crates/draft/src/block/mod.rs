@@ -28,7 +28,7 @@ mod selector;
 mod selector_loss;
 
 pub use config::{BlockConfig, BlockShape, SlotWeights};
-pub use export::{Layout, export};
+pub use export::{Layout, check_export, export};
 pub use loss::{BlockBatch, BlockOutput, Criterion, losses, slot_weights};
 pub use model::BlockModel;
 pub use network::BlockNetwork;

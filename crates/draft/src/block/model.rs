@@ -192,7 +192,7 @@ fn mask(slots: usize, causal: bool) -> AttentionMask {
 }
 
 /// Fails if a drafter was made for another backbone than this one.
-fn check_backbone(spec: &BlockSpec, backbone: &ModelConfig) -> Result<(), String> {
+pub(super) fn check_backbone(spec: &BlockSpec, backbone: &ModelConfig) -> Result<(), String> {
     let (hidden, vocab, layers) = (backbone.hidden_size, backbone.vocab_size, backbone.layers);
     if spec.hidden_size != hidden {
         return Err(format!("a block drafter for a hidden size of {}; the model's is {hidden}", spec.hidden_size));

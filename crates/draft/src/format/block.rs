@@ -182,7 +182,8 @@ fn specs(numbers: &BTreeSet<usize>, (conv, selects): (bool, bool), has_copies: b
         specs.matrix(format!("{SELECTOR}hidden_projection.weight"), Size::Rank, Size::Hidden);
     }
     if has_copies {
-        specs.matrix("lm_head.weight", Size::Draft, Size::Hidden);
+        // Newer writers leave the LM head out where all tokens can be drafted.
+        specs.optional_matrix("lm_head.weight", Size::Draft, Size::Hidden);
         specs.optional_matrix("embed_tokens.weight", Size::Vocab, Size::Hidden);
         specs.optional_list("d2t", Kind::Id, Size::Draft);
         specs.optional_list("t2d", Kind::Mask, Size::Vocab);
@@ -200,10 +201,19 @@ fn check_speculators(
 ) {
     speculators::check("dflash", &config.top, report);
     speculators::check_vocabularies(format, vocab_size, &config.top, (index, sizes), report);
-    if config.top.flag("sample_from_anchor", report) == Some(true) {
-        report.problem(
-            "config.json: sample_from_anchor is true, and slots that guess the token after them are not supported",
-        );
+    for key in ["sample_from_anchor", "shift_label"] {
+        if config.top.flag(key, report) == Some(true) {
+            let reason = "and slots that guess the token after them are not supported";
+            report.problem(format!("config.json: {key} is true, {reason}"));
+        }
+    }
+    let drafted = config.top.get("draft_vocab_size").and_then(Value::as_u64);
+    if !index.has("lm_head.weight") && drafted.is_some_and(|drafted| Some(drafted) != vocab_size.map(|n| n as u64)) {
+        report.problem("missing: lm_head.weight, as some tokens cannot be drafted");
+    }
+    let slides = config.layers.get("layer_types").is_some_and(|types| types.to_string().contains("sliding"));
+    if slides && config.top.get("sliding_window_non_causal").is_none() {
+        report.note("sliding_window_non_causal is absent: speculators reads it as false, some engines as true");
     }
     if let (Some(target), Some(hidden)) = (config.top.count("target_hidden_size", report), sizes.get(Size::Hidden))
         && target != hidden

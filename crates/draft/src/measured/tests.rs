@@ -8,6 +8,8 @@ use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
 use std::sync::{Arc, Mutex};
 
+mod law;
+
 /// Drafts chains in a text of which every token is 1, or declines.
 #[derive(Clone, Copy)]
 struct Chains {

@@ -30,9 +30,10 @@ impl CoupledSampling {
         Ok(())
     }
 
-    /// Logits with the noise, where the distribution is taken to the power `sharpness` first.
+    /// Logits with the noise, where the distribution is taken to the power `sharpness` first. Temperatures next to 0 are
+    /// bounded, so that no logit overflows.
     pub fn perturb(&self, logits: &Tensor<3>, positions: &NoisePositions, sharpness: f64) -> Tensor<3> {
-        greedy_step::perturb(logits, &self.noise, positions, (sharpness / self.temperature) as f32)
+        greedy_step::perturb(logits, &self.noise, positions, (sharpness / self.temperature).min(1e30) as f32)
     }
 }
 

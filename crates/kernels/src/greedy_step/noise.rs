@@ -37,12 +37,12 @@ pub struct NoisePositions {
 impl NoisePositions {
     /// A row for each node of a pass, about the token after the node.
     pub fn of_nodes(pass: &PassTable) -> Self {
-        Self { table: pass.table().clone(), offset: 4 + pass.padded_rows(), stride: 1, step: 0 }
+        Self { table: pass.table().clone(), offset: pass.start() + 4 + pass.padded_rows(), stride: 1, step: 0 }
     }
 
     /// Row `i` is about the token `i + 1` places behind the root of a pass.
     pub fn behind_root(pass: &PassTable) -> Self {
-        Self { table: pass.table().clone(), offset: 0, stride: 0, step: 1 }
+        Self { table: pass.table().clone(), offset: pass.start(), stride: 0, step: 1 }
     }
 
     /// One row, about the token at a position above 0.

@@ -166,15 +166,18 @@ impl MethodConfig {
         }
     }
 
-    /// True where steps read cached hidden states in sequences, which may be windows.
-    pub(super) fn reads_windows(&self) -> bool {
+    /// Tokens from a position to behind its last label, where steps read cached hidden states in sequences, which may be
+    /// windows; `None` of other methods.
+    pub(super) fn window_reach(&self) -> Option<usize> {
         match self {
-            Self::Hydra { .. } => self.shuffle_buffer() == 0,
-            Self::Mtp { .. } | Self::Eagle { .. } | Self::Eagle3 { .. } => true,
-            Self::Block { .. } | Self::Kangaroo { .. } => true,
-            Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::LayerSkip { .. } | Self::Cllm { .. } => false,
-            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } | Self::SpaceSft { .. } => false,
-            Self::DistillSpec { .. } => false,
+            Self::Hydra { hydra } if self.shuffle_buffer() == 0 => Some(hydra.heads + 2),
+            Self::Mtp { mtp } => Some(mtp.depths + 2),
+            Self::Eagle { .. } | Self::Kangaroo { .. } => Some(3),
+            Self::Eagle3 { eagle3 } => Some(eagle3.steps + 2),
+            Self::Block { block } => Some(block.slots),
+            Self::Hydra { .. } | Self::Medusa { .. } | Self::MedusaTwo { .. } | Self::LayerSkip { .. } => None,
+            Self::Ppd { .. } | Self::Pass { .. } | Self::Space { .. } | Self::SpaceSft { .. } => None,
+            Self::Cllm { .. } | Self::DistillSpec { .. } => None,
         }
     }
 

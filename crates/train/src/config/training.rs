@@ -33,8 +33,9 @@ pub struct Training {
     /// sequences and allow nothing but 0.
     pub shuffle_buffer: Option<usize>,
     /// Tokens of a window. Each step then reads windows of many conversations in place of whole conversations, and a draft
-    /// layer attends to nothing before its window. It needs `cache_features`. If it is not set, steps read whole
-    /// conversations. Heads with a `shuffle_buffer` draw single positions and allow no windows.
+    /// layer attends to nothing before its window. Labels of later drafts that lie behind a window's end are lost. It needs
+    /// `cache_features`. If it is not set, steps read whole conversations. Heads with a `shuffle_buffer` draw single
+    /// positions and allow no windows.
     pub window_tokens: Option<usize>,
     /// Tokens of the longest conversation. Longer ones are cut off there.
     pub max_seq_len: usize,

@@ -59,6 +59,11 @@ fn left_out(folder: &HeadsFolder, fitted: &BTreeMap<String, Vec<f32>>, constants
             return Some(flag.to_owned());
         }
     }
+    if let HeadSpec::Block(spec) = &folder.detected.spec
+        && spec.vocab_map
+    {
+        return Some("d2t".into());
+    }
     let known = |name: &String| fitted.contains_key(name) || constants.iter().any(|constant| constant.name == *name);
     folder.checkpoint.entries().keys().find(|name| own(name) && !known(name)).cloned()
 }

@@ -1,5 +1,6 @@
 //! Conversations in short windows, so that a step of a layer that reads sequences has tokens of many conversations.
 
+use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
 
 /// Tokens that a window has in common with the one before. Position `t` needs the tokens up to `t + 2` for its first
@@ -50,12 +51,19 @@ fn windows_of(rows: &[Row], tokens: usize) -> (Vec<Row>, Vec<WindowStart>) {
         for token in (0..length.saturating_sub(SHARED)).step_by(stride) {
             let example = row.example.part(token..length.min(token + tokens));
             if (0..example.ids.len()).any(|t| example.counts(0, t)) {
-                windows.push(Row { example, ..row.clone() });
+                windows.push(of_row(row, example));
                 starts.push(WindowStart { conversation, token });
             }
         }
     }
     (windows, starts)
+}
+
+/// A part of a conversation under its name and place.
+fn of_row(row: &Row, example: Example) -> Row {
+    let Row { row: number, key, line, .. } = *row;
+    let (id, source, shard, category) = (row.id.clone(), row.source.clone(), row.shard.clone(), row.category.clone());
+    Row { row: number, key, id, source, line, category, example, ends: vec![], shard }
 }
 
 #[cfg(test)]

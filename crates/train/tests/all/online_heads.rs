@@ -4,19 +4,21 @@ use crate::on_backbone;
 
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::tree::ChainTree;
+use gorgon_core::accept::{Greedy, TargetRows};
+use gorgon_core::tree::{ChainTree, FixedTree, TreeShape};
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
 use gorgon_data::shard::Row;
 use gorgon_draft::corrections::{CorrectedDrafter, CorrectedText, Corrections};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Feedback, Needs, Proposal, VerifiedPass};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::medusa::{Heads, MedusaConfig, MedusaDrafter, MedusaModel};
 use gorgon_infer::{Limits, Method, Request, Session, decode};
 use gorgon_kernels::Frozen;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
+use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::{DecoderTarget, read};
 use gorgon_model::weights::Checkpoint;
@@ -267,4 +269,96 @@ fn interruptions_change_no_bit() {
     let one = fitted(&pair.fitting(&taken), folder.path(), 1, None);
     assert_eq!(one, fitted(&pair.fitting(&taken), folder.path(), 2, Some(5)));
     assert_eq!(one, killed(|| pair.fitting(&taken), folder.path(), 6));
+}
+
+/// The target's states and logits at the tokens of a text, as decoding computed them.
+#[derive(Default)]
+struct Seen {
+    states: Vec<Vec<f32>>,
+    /// Those of verified nodes; none of a prompt.
+    logits: Vec<Option<Vec<f32>>>,
+}
+
+/// Keeps what another drafter is shown.
+struct Watching<D> {
+    inner: D,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl<D: Drafter> Drafter for Watching<D> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { feedback: Feedback::Logits, ..self.inner.needs() }
+    }
+
+    fn reset(&mut self) {
+        self.inner.reset();
+    }
+
+    fn truncate(&mut self, length: usize) -> bool {
+        self.inner.truncate(length)
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        let mut seen = self.seen.lock().unwrap();
+        for (i, &row) in pass.rows.iter().enumerate() {
+            seen.states.push(pass.output.hidden.narrow(row, 1).into_values().into_vec());
+            let logits = pass.verified.and_then(|verified| match verified.target {
+                Some(TargetRows::Logits { data, vocab }) => Some(data[verified.path[i] * vocab..][..vocab].to_vec()),
+                _ => None,
+            });
+            seen.logits.push(logits);
+        }
+        drop(seen);
+        self.inner.observe(pass)
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        self.inner.draft(root, context)
+    }
+}
+
+/// A log holds tokens alone. On a CPU training computes the states that decoding had at them, and the logits, from which
+/// a draft model's targets are made, bit for bit: in one pass over the text, where decoding verified trees.
+#[test]
+fn states_and_logits_of_a_log_are_those_of_decoding() {
+    let pair = Pair::new();
+    let fitting = pair.fitting(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    write_parameters(folder.path(), &fitting.parameters(0), &[]).unwrap();
+    std::fs::write(folder.path().join("config.json"), fitting.document().unwrap().to_string()).unwrap();
+    let heads = HeadsFolder::open(folder.path()).unwrap();
+    let tree = FixedTree::new(TreeShape::from_json("[[0], [1], [2]]").unwrap());
+    let limits = Limits { max_new_tokens: 24, end_tokens: vec![] };
+    let mut compared = 0;
+    for prompt in PROMPTS {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let inner = MedusaDrafter::new(MedusaModel::load(&heads, pair.decoder.clone()).unwrap());
+        let target = DecoderTarget::new(pair.decoder.clone(), 60, Hooks::none());
+        let mut session = Session::new(target, Watching { inner, seen: seen.clone() });
+        let request = Request::new(prompt, &limits, SeededRandom::new(0));
+        let method = Method { tree: &tree, rule: &Greedy };
+        let answer = session.generate(method, request, &mut |_| ControlFlow::Continue(())).unwrap().ids;
+        let ids = [prompt, &answer].concat();
+        let seen = seen.lock().unwrap();
+        let n = seen.states.len();
+        assert!(n + 1 >= ids.len() && n <= ids.len(), "{n} of {}", ids.len());
+        let example = Example { assistant: vec![true; n], ids: ids[..n].to_vec(), corrected: None };
+        let logged = pair.fitting(&[example]);
+        let positions: Vec<usize> = (0..n).collect();
+        let states = logged.data.features.states(logged.data.row(false, 0), false, 0, &positions).unwrap();
+        let states = read(states);
+        assert_eq!(states, seen.states.concat());
+        let width = SHAPE.hidden_size;
+        let logits = pair.decoder.logits(&HiddenStates::Host { values: states.into(), width });
+        for (row, found) in logits.chunks_exact(SHAPE.vocab_size).zip(&seen.logits) {
+            let Some(found) = found else { continue };
+            assert_eq!(row, found);
+            compared += 1;
+        }
+    }
+    assert!(compared > 40, "{compared}");
 }

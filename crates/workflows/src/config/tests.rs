@@ -118,6 +118,9 @@ fn windows_are_refused_where_steps_read_none() {
         let refused = message(&of(method), &["training.window_tokens=64", "cache_features=true"]);
         assert!(refused.contains(&format!("steps of {said} read no windows")), "{refused}");
     }
+    let short = ["training.window_tokens=16", "cache_features=true", "block.block_size=16"];
+    let refused = message(&of("block"), &short);
+    assert!(refused.contains("training.window_tokens = 16: it has to be at least 32"), "{refused}");
     let said = message(&of("eagle"), &["training.window_tokens=4", "cache_features=true"]);
     assert!(said.contains("training.window_tokens = 4"), "{said}");
 }

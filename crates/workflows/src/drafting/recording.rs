@@ -29,9 +29,9 @@ enum Kind<'a> {
     Eagle(&'a HeadsFolder, DynamicTree),
 }
 
-/// Recorded steps for a sequence of at most `tokens` tokens, where there are any: on a GPU with the greedy rule, or with
-/// the coupled one at a temperature without top-k and top-p; without drafts, with Medusa heads and a tree of fixed shape, or with an EAGLE layer and a dynamic tree or a chain,
-/// unless drafting stops where it does not pay.
+/// Recorded steps for a sequence of at most `tokens` tokens, where there are any: on a GPU, with the greedy rule or with
+/// the coupled one at a temperature without top-k and top-p. They are without drafts, with Medusa heads and a tree of
+/// fixed shape, or with an EAGLE layer and a dynamic tree or a chain, unless drafting stops where it does not pay.
 ///
 /// # Errors
 /// When heads do not fit the model or cannot be read, or the environment asks for a way of taking steps that there is

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::{files, load};
 use gorgon_draft::eagle::{self, three};
 use gorgon_draft::folder::{self, HeadsFolder};
-use gorgon_draft::format::{HeadSpec, HeadsFormat};
+use gorgon_draft::format::HeadsFormat;
 use gorgon_draft::medusa::{self, Backbone};
 use gorgon_draft::published::{Base, Destination};
 use gorgon_draft::{block, hydra, kangaroo, mtp, probes};
@@ -135,17 +135,7 @@ fn write(
         ExportFormat::Eagle => eagle::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Mtp => mtp::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Kangaroo => kangaroo::export(folder, base, to).map_err(Failure::from),
-        ExportFormat::DFlash(layout) => {
-            let tables = match (layout, &folder.detected.spec) {
-                (block::Layout::ZLab, HeadSpec::Block(spec))
-                    if !spec.own_embedding && spec.draft_vocab_size.is_none() =>
-                {
-                    Tables::default()
-                }
-                _ => Tables { embedding: Some(embedding(dir, model)?), lm_head: Some(scaled_lm_head(dir, model)?) },
-            };
-            block::export(folder, &tables.base(model, base), layout, to).map_err(Failure::from)
-        }
+        ExportFormat::DFlash(layout) => dflash(folder, layout, (dir, model), base, to),
         ExportFormat::Probes => probes::export(folder, base, to).map_err(Failure::from),
         ExportFormat::Eagle3(layout) => {
             let embedding = if layout == three::Layout::Speculators { Some(embedding(dir, model)?) } else { None };
@@ -207,6 +197,23 @@ fn merged(run: &Path, out: &Path) -> Result<(), Failure> {
             .map_err(|error| wrong(out, error))?;
     }
     Ok(())
+}
+
+/// Writes a block drafter, with the backbone's tables where they are stored or compared with those of the drafter.
+fn dflash(
+    folder: &HeadsFolder,
+    layout: block::Layout,
+    (dir, model): (&Path, &ModelConfig),
+    base: &str,
+    to: &Destination<'_>,
+) -> Result<(), Failure> {
+    let spec = block::check_export(folder, model, layout)?;
+    let needs_none = layout == block::Layout::ZLab && !spec.own_embedding && spec.draft_vocab_size.is_none();
+    let tables = match needs_none {
+        true => Tables::default(),
+        false => Tables { embedding: Some(embedding(dir, model)?), lm_head: Some(scaled_lm_head(dir, model)?) },
+    };
+    Ok(block::export((folder, spec), &tables.base(model, base), layout, to)?)
 }
 
 /// Tables of a backbone that heads are stored with.

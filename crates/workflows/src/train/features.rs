@@ -101,15 +101,22 @@ impl<F: OnBackbone> Job<F> {
                 tokens += read(row);
             }
         }
-        // The longest one takes the most memory: they are read one at a time.
+        self.read_longest()?;
+        let all: usize = data.whole().iter().chain(&data.held_out).map(read).sum();
+        Ok(seconds * all as f64 / tokens.max(1) as f64)
+    }
+
+    /// Reads the longest conversation, which takes the most memory: they are read one at a time.
+    pub(super) fn read_longest(&self) -> Result<(), Failure> {
+        let (data, hooks) = (self.objective.data(), self.objective.hooks());
+        let read = |row: &Row| self.objective.positions(&row.example).last().map_or(0, |last| last + 1);
         let rows = data.whole().iter().enumerate().map(|(i, row)| (false, i, row));
         let all = rows.chain(data.held_out.iter().enumerate().map(|(i, row)| (true, i, row)));
         if let Some((held_out, i, row)) = all.max_by_key(|(.., row)| read(row)) {
             let positions = self.objective.positions(&row.example);
             data.features.hooked(row, held_out, i, &positions, &hooks).map_err(Failure::training)?;
         }
-        let all: usize = data.whole().iter().chain(&data.held_out).map(read).sum();
-        Ok(seconds * all as f64 / tokens.max(1) as f64)
+        Ok(())
     }
 
     /// Computes all hidden states that are not there yet. Without `alone` it is relied on that they are there: the
@@ -134,8 +141,16 @@ impl<F: OnBackbone> Job<F> {
             settings.console.say(format!("warning: damaged states were computed again: {damage}"));
         }
         if let Some(starts) = data.windows.starts() {
-            let states = data.rows.iter().map(|row| of(row).len());
-            let windows: Vec<_> = starts.iter().copied().zip(states).collect();
+            let windows = starts.iter().zip(&data.rows).map(|(start, row)| {
+                let (whole, own) = (of(&data.whole()[start.conversation]), of(row));
+                // A state's number is its token's place.
+                let follow = whole.get(start.token..).unwrap_or_default().iter().zip(&own);
+                let fits =
+                    follow.clone().count() == own.len() && follow.into_iter().all(|(a, b)| *a == start.token + b);
+                let reason = || Failure::run(format!("{} row {}: its states cannot be cut", row.shard, row.row));
+                if fits { Ok((*start, own.len())) } else { Err(reason()) }
+            });
+            let windows = windows.collect::<Result<Vec<_>, Failure>>()?;
             cache.cut(&windows).map_err(Failure::training)?;
         }
         self.objective.data_mut().features.cache = Some(cache);

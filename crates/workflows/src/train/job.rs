@@ -194,7 +194,11 @@ impl<F: OnBackbone> Job<F> {
     fn report_time(&self, config: &TrainConfig, (reading, fitting_them): (f64, f64), settings: &Settings) -> f64 {
         let steps = self.fit.schedule.steps as f64;
         // Cached states are computed once, before the first step; those that all stay in memory, in the first steps.
-        let once = reading * self.objective.data().packing.steps_per_epoch() as f64;
+        let data = self.objective.data();
+        // Windows overlap, and those without labels are left out.
+        let whole = data.whole().iter().map(|row| row.example.ids.len()).sum::<usize>() as f64;
+        let share = whole / data.packing.tokens().max(1) as f64;
+        let once = reading * share * data.packing.steps_per_epoch() as f64;
         let (before, during) = match config.caches_features() {
             true => (once, 0.0),
             false if self.objective.reads_once() => (0.0, once.min(reading * steps)),
@@ -212,6 +216,10 @@ impl<F: OnBackbone> Job<F> {
     /// Seconds that the backbone's states of a step take.
     fn time_reading(&self) -> Result<f64, Failure> {
         let objective = &self.objective;
+        if objective.data().windows.starts().is_some() {
+            // The cache reads whole conversations.
+            self.read_longest()?;
+        }
         let batches = objective.batches(0).map_err(Failure::training)?;
         let mut reading = 0.0;
         // The first of two is a warm-up.

@@ -3,6 +3,7 @@
 use super::draft;
 use crate::chain::{Job, backbone, finished};
 use crate::gorgon::{json, stderr};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
 use std::path::Path;
@@ -23,32 +24,59 @@ fn files(folder: &str) -> BTreeMap<String, Vec<u8>> {
     entries.map(read).filter(|(name, _)| name != "previous.safetensors").collect()
 }
 
+/// A draft model in a folder of its own, and a log of what it drafted wrongly.
+struct Logged {
+    job: Job,
+    draft: String,
+    plain: Value,
+}
+
+impl Logged {
+    fn new() -> Self {
+        let job = Job::new();
+        job.distill(&[]);
+        let (fitted, log) = (draft(&job), job.text("log"));
+        // A run's own files stay as they are.
+        let draft = copied(Path::new(&fitted), &job.path("draft"));
+        let logged = Self { job, draft, plain: Value::Null };
+        let plain = logged.chat(&["--drafter", "none"]);
+        (0..3).for_each(|_| assert_eq!(logged.chat(&["--drafter", &logged.drafter(), "--learn", &log]), plain));
+        Self { plain, ..logged }
+    }
+
+    fn drafter(&self) -> String {
+        format!("model:{}", self.draft)
+    }
+
+    fn chat(&self, more: &[&str]) -> Value {
+        let model = backbone().to_str().unwrap();
+        let base = ["chat", "--model", model, "-p", "What is 3 + 4?", "--max-new-tokens", "32", "--json"];
+        json(&finished(&[&base[..], more].concat(), &[]))["turns"][0]["ids"].clone()
+    }
+
+    /// Fits the draft model to the log, in its place. Returns what was said.
+    fn learn(&self, keys: &[&str]) -> String {
+        let (log, model, draft) = (self.job.text("log"), backbone().to_str().unwrap(), &self.draft);
+        let config = format!(
+            "method = \"distill-spec\"\nmodel = {model:?}\ndata = {log:?}\nruns = {:?}\neval_data = {log:?}\nheld_out = 0.0\n\
+             seed = 1\nkeep_start = true\npublish = true\neval_decoded_prompts = 0\n\
+             [distill_spec]\ndraft = {draft:?}\nanswers = \"data\"\n\
+             [training]\nsteps = 6\neval_every = 3\nlearning_rate = 1e-3\n",
+            self.job.path("learnt")
+        );
+        self.job.write("learn.toml", &config);
+        let path = self.job.text("learn.toml");
+        stderr(&finished(&[&["train", "-c", &path][..], keys].concat(), &[]))
+    }
+}
+
 /// `publish` replaces the weights where they accept more, and nothing else. Either way the text stays.
 #[test]
 fn a_draft_model_is_published_in_its_place() {
-    let job = Job::new();
-    job.distill(&[]);
-    let (fitted, log, model) = (draft(&job), job.text("log"), backbone().to_str().unwrap());
-    // A run's own files stay as they are.
-    let draft = copied(Path::new(&fitted), &job.path("draft"));
-    let drafter = format!("model:{draft}");
-    let chat = |more: &[&str]| {
-        let base = ["chat", "--model", model, "-p", "What is 3 + 4?", "--max-new-tokens", "32", "--json"];
-        json(&finished(&[&base[..], more].concat(), &[]))["turns"][0]["ids"].clone()
-    };
-    let plain = chat(&["--drafter", "none"]);
-    (0..3).for_each(|_| assert_eq!(chat(&["--drafter", &drafter, "--learn", &log]), plain));
-    let config = format!(
-        "method = \"distill-spec\"\nmodel = {model:?}\ndata = {log:?}\nruns = {:?}\neval_data = {log:?}\nheld_out = 0.0\n\
-         seed = 1\nkeep_start = true\npublish = true\neval_decoded_prompts = 0\n\
-         [distill_spec]\ndraft = {draft:?}\nanswers = \"data\"\n\
-         [training]\nsteps = 6\neval_every = 3\nlearning_rate = 1e-3\n",
-        job.path("learnt")
-    );
-    job.write("learn.toml", &config);
-    let before = files(&draft);
-    let said = stderr(&finished(&["train", "-c", &job.text("learn.toml")], &[]));
-    let after = files(&draft);
+    let logged = Logged::new();
+    let before = files(&logged.draft);
+    let said = logged.learn(&[]);
+    let after = files(&logged.draft);
     let changed: Vec<&str> =
         before.iter().zip(&after).filter(|(was, is)| was != is).map(|(was, _)| was.0.as_str()).collect();
     assert_eq!(before.len(), after.len(), "{said}");
@@ -56,5 +84,20 @@ fn a_draft_model_is_published_in_its_place() {
         true => assert_eq!(changed, ["model.safetensors"], "{said}"),
         false => assert!(said.contains("stays as it is") && changed.is_empty(), "{said}"),
     }
-    assert_eq!(chat(&["--drafter", &drafter]), plain);
+    assert_eq!(logged.chat(&["--drafter", &logged.drafter()]), logged.plain);
+}
+
+/// The weights that a draft model had before come back where they accept more: here the target's own, which the draft
+/// model was made of.
+#[test]
+fn a_published_draft_model_is_rolled_back() {
+    let logged = Logged::new();
+    let [weights, previous] =
+        ["model", "previous"].map(|name| Path::new(&logged.draft).join(name).with_extension("safetensors"));
+    let better = std::fs::read(backbone().join("model.safetensors")).unwrap();
+    std::fs::write(&previous, &better).unwrap();
+    let said = logged.learn(&["training.learning_rate=1e-6", "training.steps=2", "training.eval_every=1"]);
+    assert!(said.contains("rolled back: "), "{said}");
+    assert!(std::fs::read(&weights).unwrap() == better && !previous.exists());
+    assert_eq!(logged.chat(&["--drafter", &logged.drafter()]), logged.plain);
 }

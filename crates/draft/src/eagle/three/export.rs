@@ -152,7 +152,7 @@ fn speculators(
     let mut layer = speculators::layers(layer, kind, class);
     common(&mut layer, base, spec);
     let wide = spec.target_hidden_size != spec.hidden_size;
-    let mut document = speculators::head("eagle3", "Eagle3Speculator", SPECULATED, (base.name, base.class));
+    let mut document = speculators::head(("eagle3", "0.3.0"), "Eagle3Speculator", SPECULATED, (base.name, base.class));
     let said = [
         (LAYERS, Value::Object(layer)),
         ("draft_vocab_size", vocabulary.len().into()),

@@ -1,7 +1,7 @@
 //! Files: what is written is read back, and what contradicts itself or the model is refused.
 
 use crate::block::random::{SHAPE, config, decoder, load, shape, values, write};
-use gorgon_draft::block::{BlockConfig, Layout, SelectorConfig, export};
+use gorgon_draft::block::{BlockConfig, Layout, SelectorConfig, check_export, export};
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::{HeadSpec, HeadsFormat};
 use gorgon_draft::published::{Base, Destination};
@@ -27,7 +27,9 @@ fn an_exported_drafter_is_the_drafter() {
             embedding: None,
             lm_head: None,
         };
-        export(&HeadsFolder::open(from.path()).unwrap(), &base, Layout::ZLab, &to).unwrap();
+        let folder = HeadsFolder::open(from.path()).unwrap();
+        let spec = check_export(&folder, decoder.config(), Layout::ZLab).unwrap();
+        export((&folder, spec), &base, Layout::ZLab, &to).unwrap();
         let written = HeadsFolder::open(out.path()).unwrap();
         assert_eq!((written.detected.format, written.detected.notes.len()), (HeadsFormat::DFlash, 0));
         let HeadSpec::Block(spec) = &written.detected.spec else { panic!("{:?}", written.detected.spec) };

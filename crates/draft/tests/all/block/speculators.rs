@@ -3,12 +3,13 @@
 use crate::block::random::{SHAPE, config, load, shape, write};
 use gorgon_core::Token;
 use gorgon_core::tree::{TokenTree, TrellisTree};
-use gorgon_draft::block::{BlockConfig, BlockDrafter, Layout, SelectorConfig, export};
+use gorgon_draft::block::{BlockConfig, BlockDrafter, Layout, SelectorConfig, check_export, export};
 use gorgon_draft::drafter::{Drafter, VerifiedPass};
 use gorgon_draft::eagle::three::DraftVocabulary;
 use gorgon_draft::folder::{self, HeadsFolder};
 use gorgon_draft::format::{BlockSpec, HeadSpec, HeadsFormat};
 use gorgon_draft::published::{Base, Destination};
+use gorgon_model::config::ModelConfig;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
 use gorgon_model::target::DecoderTarget;
@@ -60,10 +61,16 @@ impl Backbone {
     }
 
     fn exported(&self, from: &Path, layout: Layout) -> Result<TempDir, String> {
+        self.exported_in(from, layout, FloatFormat::F32)
+    }
+
+    fn exported_in(&self, from: &Path, layout: Layout, dtype: FloatFormat) -> Result<TempDir, String> {
         let out = tempfile::tempdir().unwrap();
-        let to = Destination { from: Path::new("heads"), out: out.path(), dtype: FloatFormat::F32 };
+        let to = Destination { from: Path::new("heads"), out: out.path(), dtype };
         let folder = HeadsFolder::open(from).unwrap();
-        export(&folder, &self.base(), layout, &to).map_err(|error| error.to_string())?;
+        let done = check_export(&folder, self.decoder.config(), layout)
+            .and_then(|spec| export((&folder, spec), &self.base(), layout, &to));
+        done.map_err(|error| error.to_string())?;
         Ok(out)
     }
 
@@ -131,7 +138,7 @@ fn a_drafter_goes_to_speculators_and_back() {
         let document = folder::config(there.path()).unwrap().unwrap();
         assert_eq!(document["aux_hidden_state_layer_ids"], json!([1, 2]), "layers that are entered");
         assert_eq!((&document["block_size"], &document["mask_token_id"]), (&5.into(), &7.into()));
-        assert_eq!(document["sliding_window_non_causal"], config.window.is_some() && !config.causal);
+        assert_eq!(document["sliding_window_non_causal"], !config.causal);
         let proposals = &document["speculators_config"]["proposal_methods"];
         assert_eq!((&proposals[0]["speculative_tokens"], &document["draft_vocab_size"]), (&4.into(), &300.into()));
         assert_eq!(backbone.proposal(there.path()), backbone.proposal(from.path()));
@@ -143,6 +150,28 @@ fn a_drafter_goes_to_speculators_and_back() {
             assert_eq!(a.read_all(name).unwrap(), b.read_all(name).unwrap(), "{name}");
         }
         assert_eq!(backbone.proposal(back.path()), backbone.proposal(from.path()));
+    }
+}
+
+/// Tables that were rounded are the base model's all the same; heads of another model are refused.
+#[test]
+fn rounded_tables_are_copies() {
+    let backbone = Backbone::random();
+    let from = backbone.drafter(&config());
+    for dtype in [FloatFormat::F16, FloatFormat::Bf16] {
+        let there = backbone.exported_in(from.path(), Layout::Speculators, dtype).unwrap();
+        let back = backbone.exported(there.path(), Layout::ZLab).unwrap();
+        assert_eq!(spec(back.path()).0, HeadsFormat::DFlash);
+    }
+    let folder = HeadsFolder::open(from.path()).unwrap();
+    let model = backbone.decoder.config();
+    for (other, wanted) in [
+        (ModelConfig { vocab_size: 299, ..model.clone() }, "a vocabulary of 300; the model's is 299"),
+        (ModelConfig { hidden_size: 64, ..model.clone() }, "a hidden size of 32; the model's is 64"),
+        (ModelConfig { layers: 3, ..model.clone() }, "a model of 2 layers; the model has 3"),
+    ] {
+        let said = check_export(&folder, &other, Layout::Speculators).unwrap_err().to_string();
+        assert!(said.contains(wanted), "{said}");
     }
 }
 

@@ -32,7 +32,7 @@ pub fn speculators(more: Value) -> Value {
         "speculators_config": {"verifier": {"name_or_path": "owner/base"},
             "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 15}]},
         "transformer_layer_config": layers, "draft_vocab_size": V, "block_size": 16, "mask_token_id": 151_669,
-        "aux_hidden_state_layer_ids": [2, 10, 34], "sample_from_anchor": false});
+        "aux_hidden_state_layer_ids": [2, 10, 34], "sliding_window_non_causal": false, "sample_from_anchor": false});
     if let (Some(config), Some(more)) = (config.as_object_mut(), more.as_object()) {
         config.extend(more.clone());
     }
@@ -109,6 +109,14 @@ fn the_form_of_speculators_is_read() {
     assert_eq!((found.draft_vocab_size, found.own_embedding, found.vocab_map), (Some(V), false, false));
     assert_eq!(of(json!({"sliding_window_non_causal": true})).causal, [false, false]);
     let format = HeadsFormat::DFlashSpeculators;
+    // Newer writers leave the LM head out where it would be the whole one.
+    drafter(2).clean(format, Some(&speculators(json!({}))));
+    let some = speculators(json!({"draft_vocab_size": V - 1}));
+    drafter(2).broken(format, Some(&some), &["missing: lm_head.weight, as some tokens cannot be drafted"]);
+    let absent = with_lm_head(2).detect(format, Some(&speculators(json!({"sliding_window_non_causal": null}))));
+    assert!(absent.problems.is_empty() && absent.notes[0].starts_with("sliding_window_non_causal is absent"));
+    let shifted = with_lm_head(2).detect(format, Some(&speculators(json!({"shift_label": true}))));
+    assert!(shifted.problems[0].contains("shift_label is true"), "{:?}", shifted.problems);
     let parts = second(2).with("lm_head.weight", &[V, H]).detect(format, Some(&speculators(json!({})))).problems;
     assert!(parts.iter().all(|problem| problem.starts_with("unexpected: ")) && parts.len() == 11, "{parts:?}");
 }

@@ -32,7 +32,7 @@ fn sample(format: HeadsFormat) -> (Tensors, Value) {
         HeadsFormat::Mtp => (mtp::module(2).and(mtp::module(3)), backbone),
         HeadsFormat::Kangaroo => (kangaroo::adapter(), kangaroo::config()),
         HeadsFormat::DFlash => (block::second(2), block::second_config()),
-        HeadsFormat::DFlashSpeculators => (block::with_lm_head(2), block::speculators(json!({}))),
+        HeadsFormat::DFlashSpeculators => (block::drafter(2), block::speculators(json!({}))),
         HeadsFormat::Probes(kind) => (probes::probes(kind), probes::config(kind)),
     }
 }

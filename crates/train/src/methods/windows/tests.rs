@@ -1,5 +1,4 @@
 use super::*;
-use gorgon_data::render::Example;
 
 fn row(i: usize, length: usize) -> Row {
     let assistant = |t: usize| t > 4 + i && !t.is_multiple_of(11);
