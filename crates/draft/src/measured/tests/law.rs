@@ -102,7 +102,7 @@ fn error(case: (Chains, Chains, fn(usize) -> f64, usize), rule: &dyn AcceptanceR
     }
     let wrong = |tokens: [Token; 3]| {
         let want = [1, tokens[0], tokens[1]].into_iter().zip(tokens).map(|(last, token)| after(last)[token as usize]);
-        (found.get(&tokens.to_vec()).copied().unwrap_or(0.0) - want.product::<f64>()).abs()
+        (found.get(tokens.as_slice()).copied().unwrap_or(0.0) - want.product::<f64>()).abs()
     };
     let all = (0..27).map(|i| wrong([i / 9, i / 3 % 3, i % 3]));
     (all.fold(0.0, f64::max), counts)
