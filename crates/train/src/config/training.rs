@@ -137,7 +137,7 @@ impl Training {
         check.within("gradient_accumulation", self.gradient_accumulation as u64, 1..=1 << 16);
         check.within("micro_batch_tokens", self.micro_batch_tokens as u64, 1..=MOST_TOKENS);
         check.within("shuffle_buffer", self.shuffle_buffer.unwrap_or(0) as u64, 0..=MOST_TOKENS);
-        check.within("window_tokens", self.window_tokens.unwrap_or(8) as u64, 8..=MOST_TOKENS);
+        check.within("window_tokens", self.window_tokens.unwrap_or(1) as u64, 1..=MOST_TOKENS);
         check.within("max_seq_len", self.max_seq_len as u64, 2..=MOST_TOKENS);
         check.at_least("save_total_limit", self.save_total_limit, 1);
         check.require(self.log_every > 0, "log_every", 0, "it has to be at least 1");

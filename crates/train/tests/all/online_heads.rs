@@ -275,7 +275,7 @@ fn interruptions_change_no_bit() {
 #[derive(Default)]
 struct Seen {
     states: Vec<Vec<f32>>,
-    /// Those of verified nodes; none of a prompt.
+    /// Logits of each verified node; `None` for tokens of a prompt.
     logits: Vec<Option<Vec<f32>>>,
 }
 

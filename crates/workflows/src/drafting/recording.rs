@@ -79,7 +79,7 @@ pub fn steps(
     }
 }
 
-/// Whether a recorded step samples by this rule.
+/// True if recorded steps sample with this rule: coupled, above temperature 0, without top-k and top-p.
 fn is_sampled(rule: RuleChoice, transform: &Transform) -> bool {
     let is_cut = transform.top_k().is_some() || transform.top_p().is_some();
     rule == RuleChoice::Coupled && !transform.is_greedy() && !is_cut

@@ -23,7 +23,7 @@ pub fn with_lm_head(layers: usize) -> Tensors {
     drafter(layers).with("lm_head.weight", &[V, H])
 }
 
-/// As speculators writes it.
+/// A config in the form of speculators, with some keys replaced.
 pub fn speculators(more: Value) -> Value {
     let layers = json!({"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": H, "vocab_size": V,
         "intermediate_size": I, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
