@@ -40,6 +40,12 @@ pub(crate) fn row_index(rows: impl Iterator<Item = usize>, device: &Device) -> T
     Tensor::from_data(TensorData::new(rows, [n]), device)
 }
 
+/// Frees what computing without gradients left behind: burn keeps every operation on a tensor of its `autodiff()` in a
+/// graph, gradients wanted or not, until the next backward pass of any graph.
+pub fn free_graphs() {
+    Tensor::<1>::zeros([1], &Device::flex()).autodiff().require_grad().backward();
+}
+
 /// Carries gradients that were computed outside the graph on into it: `Σ y ∘ ∂L/∂y` is a scalar whose gradient with
 /// respect to `y` is `∂L/∂y`.
 #[derive(Debug, Default)]

@@ -4,7 +4,10 @@
 //! `--json`. Losses are in nats per label unless their field says otherwise. A number that is not finite is written as
 //! `null`, and read back as NaN.
 
+mod each;
 mod nullable;
+
+pub(crate) use self::each::each;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

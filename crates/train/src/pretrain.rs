@@ -2,7 +2,7 @@
 
 use crate::checkpoint::values;
 use crate::error::{TrainError, io};
-use crate::evaluation::{Metrics, PretrainMetrics};
+use crate::evaluation::{self, Metrics, PretrainMetrics};
 use crate::llama::{Llama, NORM_EPS, Packed, ROPE_THETA};
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
@@ -14,7 +14,6 @@ use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 use gorgon_model::random::LlamaShape;
 use gorgon_runs::tensors::{self, Source};
-use rayon::prelude::*;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -229,7 +228,8 @@ impl Objective for Pretraining {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let leaves: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff()).collect();
         let table = Table::from(weights[0].clone().reshape([self.shape.vocab_size, self.shape.hidden_size]));
-        let measure = |example: &Example| {
+        let measure = |number: usize| {
+            let example = &self.held_out[number];
             let rows: Vec<usize> = (1..example.ids.len()).filter(|&at| example.assistant[at]).collect();
             let tokens: Vec<u32> = rows.iter().map(|&at| example.ids[at]).collect();
             let index: Vec<i32> = rows.iter().map(|&at| at as i32 - 1).collect();
@@ -240,9 +240,9 @@ impl Objective for Pretraining {
             let labels = Labels { tokens: &tokens, scales: &scales };
             let output = linear_cross_entropy(&hidden.select(0, index), &table, labels, CHUNK_ROWS, false);
             let loss: f64 = output.losses.iter().map(|&l| f64::from(l)).sum();
-            (loss, output.ranks.iter().filter(|&&rank| rank == 0).count(), n)
+            Ok((loss, output.ranks.iter().filter(|&&rank| rank == 0).count(), n))
         };
-        let found: Vec<(f64, usize, usize)> = self.held_out.par_iter().map(measure).collect();
+        let found: Vec<(f64, usize, usize)> = evaluation::each(self.held_out.len(), measure)?;
         let n = found.iter().map(|f| f.2).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
         let answer_top1 = found.iter().map(|f| f.1).sum::<usize>() as f64 / n;

@@ -1,4 +1,4 @@
-//! Records of a step for its gradients are gone when the step is over, also where nothing goes back through it.
+//! Records of a step or an evaluation are gone when it is over, also where nothing goes back through them.
 
 mod on_backbone;
 
@@ -43,11 +43,24 @@ fn kept<O: Objective>(objective: &O, number: u64, after: u64) -> isize {
     run(number) - before
 }
 
+/// Bytes that are in use after some evaluations beyond those after the first two, without a backward pass between them.
+fn kept_by_evaluations<O: Objective>(objective: &O) -> isize {
+    let parameters = stirred(objective.parameters(3));
+    let run = |times: usize| {
+        (0..times).for_each(|_| drop(objective.evaluate(&parameters).unwrap()));
+        IN_USE.load(Ordering::Relaxed) as isize
+    };
+    let before = run(2);
+    run(EVALUATIONS) - before
+}
+
 const STEPS: usize = 12;
+/// Enough for graphs of 190 kB each, if they were kept, to be seen.
+const EVALUATIONS: usize = 48;
 
 /// One test, since what others allocate meanwhile would count.
 #[test]
-fn steps_keep_nothing() {
+fn steps_and_evaluations_keep_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let two = medusa_two(dir.path(), LanguageLoss::Kl);
     assert_eq!(two.phases(8).len(), 2, "it is frozen, then it is fitted");
@@ -59,5 +72,9 @@ fn steps_keep_nothing() {
         ("EAGLE", kept(&eagle, 0, 0)),
     ] {
         assert!(kept < 20_000, "{name}: {kept} bytes more after {STEPS} steps");
+    }
+    for (name, kept) in [("Medusa-2", kept_by_evaluations(&two)), ("EAGLE", kept_by_evaluations(&eagle))] {
+        // Buffers of threads are kept, and the graph that a thread worked on when another one freed them.
+        assert!(kept < 3_000_000, "{name}: {kept} bytes more after {EVALUATIONS} evaluations");
     }
 }

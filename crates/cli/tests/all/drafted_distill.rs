@@ -3,7 +3,7 @@
 use crate::chain;
 use crate::gorgon;
 
-use chain::{Job, finished};
+use chain::{Job, backbone, finished};
 use gorgon::{refused, stderr};
 use serde_json::Value;
 
@@ -41,12 +41,14 @@ fn sampled_shards_are_the_same_with_any_drafter_and_any_batch() {
 }
 
 fn same_with_any_drafter(plain: &Job, heads: &str, sampling: &[&str]) {
+    let ouroboros = format!("drafter=\"ouroboros:{}\"", backbone().display());
     for (drafts, batch) in [
         (vec!["drafter=ngram:3"], "batch_size=1"),
         (vec!["drafter=ngram:4", "tree=chain:3"], "batch_size=auto"),
-        // Their tables and means outlive conversations.
+        // Their tables, phrases and means outlive conversations.
         (vec!["drafter=recycle"], "batch_size=2"),
         (vec!["drafter=suffix,else=recycle"], "batch_size=3"),
+        (vec![&ouroboros], "batch_size=2"),
         (vec![heads], "batch_size=3"),
         (vec![heads, "tree=dynamic:9,3,3"], "batch_size=16"),
         (vec![heads, "tree=trellis:9"], "batch_size=2"),

@@ -6,7 +6,7 @@ use super::decoding::block_tree;
 use super::drawn::Draw;
 use super::initial::initial_all;
 use crate::error::TrainError;
-use crate::evaluation::{BlockMetrics, Metrics};
+use crate::evaluation::{self, BlockMetrics, Metrics};
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::Tensor;
@@ -16,9 +16,8 @@ use gorgon_draft::block::{
     BlockBatch, BlockConfig, BlockDrafter, BlockModel, BlockNetwork, BlockOutput, Criterion, losses,
 };
 use gorgon_draft::drafter::Drafter;
-use gorgon_kernels::{Table, team};
+use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
-use rayon::prelude::*;
 use serde_json::Value;
 
 /// Separates the random stream of anchors from others of the same seed.
@@ -232,8 +231,7 @@ impl Objective for BlockFitting {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let one = |index: usize| Ok(self.losses(&weights, &self.gather(true, &[index], None)?.batch, None).0);
         let count = self.data.held_out.len();
-        let outputs: Vec<Vec<BlockOutput>> =
-            (0..count).into_par_iter().map(|i| team::one_of(count, || one(i))).collect::<Result<_, TrainError>>()?;
+        let outputs: Vec<Vec<BlockOutput>> = evaluation::each(count, one)?;
         let outputs: Vec<BlockOutput> = outputs.into_iter().flatten().collect();
         let means = |of: fn(&BlockOutput, usize) -> f64| -> Vec<f64> {
             let sums = by_slot(&outputs, self.config.slots, of).into_iter();

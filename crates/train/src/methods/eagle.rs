@@ -4,7 +4,7 @@ use super::at_work;
 use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::initial::initial_all;
 use crate::error::TrainError;
-use crate::evaluation::{EagleMetrics, Metrics};
+use crate::evaluation::{self, EagleMetrics, Metrics};
 use crate::parameters::{Parameter, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -15,8 +15,7 @@ use gorgon_draft::drafter::Drafter;
 use gorgon_draft::eagle::{
     Criterion, EagleBatch, EagleConfig, EagleDrafter, EagleModel, EagleNetwork, EagleOutput, losses,
 };
-use gorgon_kernels::{Table, team};
-use rayon::prelude::*;
+use gorgon_kernels::Table;
 use serde_json::Value;
 
 /// Separates the noise's random stream from others of the same seed.
@@ -172,11 +171,7 @@ impl Objective for EagleFitting {
     fn evaluate(&self, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let one = |index: usize| Ok(self.losses(&weights, &self.gather(true, &[index], None)?, None).0);
-        let held_out = 0..self.data.held_out.len();
-        let outputs: Vec<EagleOutput> = held_out
-            .into_par_iter()
-            .map(|i| team::one_of(self.data.held_out.len(), || one(i)))
-            .collect::<Result<_, TrainError>>()?;
+        let outputs: Vec<EagleOutput> = evaluation::each(self.data.held_out.len(), one)?;
         let n = outputs.iter().map(|o| o.ranks.len()).sum::<usize>().max(1) as f64;
         let mean = |of: fn(&EagleOutput) -> &[f32]| outputs.iter().map(|o| sum(of(o))).sum::<f64>() / n;
         let (regression, cross_entropy) = (mean(|o| &o.regression), mean(|o| &o.cross_entropy));

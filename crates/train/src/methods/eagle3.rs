@@ -5,7 +5,7 @@ use super::conversations::{Conversations, OnBackbone, on_conversations};
 use super::eagle::{read_positions, sum};
 use super::initial::initial_all;
 use crate::error::TrainError;
-use crate::evaluation::{Eagle3Metrics, Metrics};
+use crate::evaluation::{self, Eagle3Metrics, Metrics};
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -17,10 +17,9 @@ use gorgon_draft::eagle::three::{
     Criterion, DraftVocabulary, Eagle3Batch, Eagle3Config, Eagle3Model, Eagle3Network, Eagle3Output, Eagle3Shape,
     Eagle3Step, losses,
 };
-use gorgon_kernels::{Table, team};
+use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
 use gorgon_runs::tensors::Stored;
-use rayon::prelude::*;
 use serde_json::Value;
 
 /// A draft layer, the backbone's states, and the conversations that it is fitted to.
@@ -287,11 +286,7 @@ impl Objective for Eagle3Fitting {
             let gathered = self.gather(true, &[conversation])?;
             Ok((self.losses(&weights, &gathered.batch, None).0, gathered.rows))
         };
-        let held_out = 0..self.data.held_out.len();
-        let measured: Vec<(Vec<Eagle3Output>, Vec<usize>)> = held_out
-            .into_par_iter()
-            .map(|i| team::one_of(self.data.held_out.len(), || one(i)))
-            .collect::<Result<_, TrainError>>()?;
+        let measured: Vec<(Vec<Eagle3Output>, Vec<usize>)> = evaluation::each(self.data.held_out.len(), one)?;
         let mean = |step: usize, of: &dyn Fn(&Eagle3Output) -> f64| {
             let rows = measured.iter().map(|(_, rows)| rows[step]).sum::<usize>().max(1) as f64;
             measured.iter().map(|(outputs, _)| of(&outputs[step])).sum::<f64>() / rows

@@ -7,7 +7,7 @@ use super::initial::initial_all;
 use super::replay::{Measured, head_ranks};
 use super::shuffle_buffer::{DrawnRows, ShuffleBuffer};
 use crate::error::TrainError;
-use crate::evaluation::{Decoded, HeadMetrics, Metrics};
+use crate::evaluation::{self, Decoded, HeadMetrics, Metrics};
 use crate::parameters::{Parameter, from_values};
 use crate::trainer::{Evaluation, Gradients, Objective, Purpose, Size};
 use burn::tensor::Tensor;
@@ -15,9 +15,8 @@ use gorgon_core::Token;
 use gorgon_data::render::Example;
 use gorgon_draft::fitting::HeadBatch;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput, Heads};
-use gorgon_kernels::{Table, host, team};
+use gorgon_kernels::{Table, host};
 use gorgon_model::target::read;
-use rayon::prelude::*;
 use serde_json::Value;
 
 /// Draft heads with a loss each, the backbone's states, and the conversations that they are fitted to.
@@ -195,10 +194,7 @@ impl<S: HeadStack> HeadFitting<S> {
             let positions = self.read_positions(&self.data.held_out[index].example);
             Ok(Measured { positions, labels: batch.labels, outputs })
         };
-        (0..self.data.held_out.len())
-            .into_par_iter()
-            .map(|i| team::one_of(self.data.held_out.len(), || one(i)))
-            .collect()
+        evaluation::each(self.data.held_out.len(), one)
     }
 }
 

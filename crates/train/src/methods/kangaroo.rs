@@ -6,7 +6,7 @@ use super::decoding::adapter_tree;
 use super::eagle::{counted, read_positions, sum};
 use super::initial::initial_all;
 use crate::error::TrainError;
-use crate::evaluation::{KangarooMetrics, Metrics};
+use crate::evaluation::{self, KangarooMetrics, Metrics};
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::{Int, Tensor, TensorData};
@@ -16,9 +16,8 @@ use gorgon_draft::kangaroo::{
     KangarooBatch, KangarooConfig, KangarooDrafter, KangarooModel, KangarooNetwork, KangarooOutput, KangarooShape,
 };
 use gorgon_draft::layer::LayerShape;
-use gorgon_kernels::{Table, team};
+use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
-use rayon::prelude::*;
 use serde_json::Value;
 
 /// An adapter, the backbone's states, and the conversations that it is fitted to.
@@ -157,10 +156,7 @@ impl Objective for KangarooFitting {
         let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
         let count = self.data.held_out.len();
         let one = |index: usize| Ok(self.losses(&weights, &self.gather(true, &[index])?, None).0);
-        let outputs: Vec<KangarooOutput> = (0..count)
-            .into_par_iter()
-            .map(|index| team::one_of(count, || one(index)))
-            .collect::<Result<_, TrainError>>()?;
+        let outputs: Vec<KangarooOutput> = evaluation::each(count, one)?;
         let n = outputs.iter().map(|output| output.ranks.len()).sum::<usize>().max(1) as f64;
         let loss = outputs.iter().map(|output| sum(&output.losses)).sum::<f64>() / n;
         let drafter = |folder: &_, decoder| {

@@ -11,7 +11,7 @@ use super::medusa_two::write_part;
 use crate::checkpoint::{self, MODEL_FILE};
 use crate::config::LayerSkipConfig;
 use crate::error::TrainError;
-use crate::evaluation::{Decoded, LayerSkipMetrics, Metrics};
+use crate::evaluation::{self, Decoded, LayerSkipMetrics, Metrics};
 use crate::llama::{Llama, Packed};
 use crate::lora::NetworkWeights;
 use crate::parameters::Parameter;
@@ -25,9 +25,8 @@ use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::early_exit::{EarlyExit, EarlyExitDrafter};
 use gorgon_draft::fitting::GradientCarry;
 use gorgon_draft::training_free::TrainingFree;
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, LinearCrossEntropy, linear_cross_entropy};
-use gorgon_kernels::{Table, team};
-use rayon::prelude::*;
 use serde_json::Value;
 use std::ops::Range;
 use std::path::Path;
@@ -301,13 +300,12 @@ impl Objective for LayerSkipFitting {
         let one = |index: usize| {
             let labelled = self.labelled(true, &[index]);
             if labelled.rows.is_empty() {
-                return vec![];
+                return Ok(vec![]);
             }
             let kept = vec![vec![false; layers]];
-            losses(self.network(), &weights, &labelled, (&vec![1.0; layers], &kept), (None, self.chunk_rows)).0
+            Ok(losses(self.network(), &weights, &labelled, (&vec![1.0; layers], &kept), (None, self.chunk_rows)).0)
         };
-        let found: Vec<Vec<LinearCrossEntropy>> =
-            (0..count).into_par_iter().map(|index| team::one_of(count, || one(index))).collect();
+        let found: Vec<Vec<LinearCrossEntropy>> = evaluation::each(count, one)?;
         let n = found.iter().filter_map(|exits| exits.first()).map(|exit| exit.ranks.len()).sum::<usize>().max(1);
         let mean = |l: usize, of: &dyn Fn(&LinearCrossEntropy) -> f64| {
             found.iter().filter_map(|exits| exits.get(l)).map(of).sum::<f64>() / n as f64

@@ -6,7 +6,7 @@ use super::decoding::probe_tree;
 use super::drawn::Draw;
 use super::replay::{Measured, head_ranks};
 use crate::error::TrainError;
-use crate::evaluation::{HeadMetrics, Metrics};
+use crate::evaluation::{self, HeadMetrics, Metrics};
 use crate::parameters::{Parameter, Role};
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::Tensor;
@@ -17,10 +17,9 @@ use gorgon_draft::drafter::Drafter;
 use gorgon_draft::layer::LayerShape;
 use gorgon_draft::medusa::{HeadLabels, HeadOutput};
 use gorgon_draft::probes::{ProbeBatch, ProbeCriterion, ProbeDrafter, ProbeModel, ProbeNetwork, ProbeTraining, losses};
-use gorgon_kernels::{Table, team};
+use gorgon_kernels::Table;
 use gorgon_model::hooks::Hooks;
 use gorgon_model::target::read;
-use rayon::prelude::*;
 use serde_json::Value;
 
 /// Separates the random stream of positions from others of the same seed.
@@ -258,8 +257,7 @@ impl Objective for ProbeFitting {
             Ok((loss, Measured { positions, labels: batch.labels, outputs }))
         };
         let count = self.data.held_out.len();
-        let found: Vec<(f64, Measured)> =
-            (0..count).into_par_iter().map(|i| team::one_of(count, || one(i))).collect::<Result<_, TrainError>>()?;
+        let found: Vec<(f64, Measured)> = evaluation::each(count, one)?;
         let (losses, measured): (Vec<f64>, Vec<Measured>) = found.into_iter().unzip();
         let positions = measured.iter().map(|measured| measured.positions.len()).sum::<usize>().max(1) as f64;
         let loss = losses.iter().fold(0.0, |sum, loss| sum + loss) / positions;

@@ -8,7 +8,7 @@ use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Size};
 use burn::tensor::Tensor;
 use gorgon_core::Token;
-use gorgon_draft::fitting::GradientCarry;
+use gorgon_draft::fitting::{GradientCarry, free_graphs};
 use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, linear_cross_entropy};
 
@@ -127,6 +127,7 @@ impl Objective for T5Fitting {
             loss += output.losses.iter().map(|&loss| f64::from(loss)).sum::<f64>();
             right += output.ranks.iter().filter(|&&rank| rank == 0).count();
             count += batch.labels.len();
+            free_graphs();
         }
         let answer_loss = loss / f64::from(count.max(1) as u32);
         let metrics = PretrainMetrics { answer_loss, answer_top1: right as f64 / count.max(1) as f64 };

@@ -2,7 +2,7 @@
 
 use super::fitting::CllmFitting;
 use crate::error::TrainError;
-use crate::evaluation::{CllmMetrics, Decoded, Metrics};
+use crate::evaluation::{self, CllmMetrics, Decoded, Metrics};
 use crate::llama::Packed;
 use crate::lora::NetworkWeights;
 use crate::methods::conversations::OnBackbone;
@@ -13,9 +13,8 @@ use crate::trainer::Evaluation;
 use burn::tensor::Tensor;
 use gorgon_core::tree::ChainTree;
 use gorgon_draft::jacobi::JacobiDrafter;
+use gorgon_kernels::Table;
 use gorgon_kernels::projected::Projected;
-use gorgon_kernels::{Table, team};
-use rayon::prelude::*;
 use std::path::Path;
 
 pub(super) fn evaluate(fitting: &CllmFitting, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
@@ -25,8 +24,7 @@ pub(super) fn evaluate(fitting: &CllmFitting, parameters: &[Parameter]) -> Resul
     let one =
         |index: usize| Ok((losses(fitting, &applied, &lm_head, index), language(fitting, &applied, &lm_head, index)?));
     let count = fitting.data.held_out.len();
-    let found: Vec<(Option<[f64; 2]>, Language)> =
-        (0..count).into_par_iter().map(|i| team::one_of(count, || one(i))).collect::<Result<_, TrainError>>()?;
+    let found: Vec<(Option<[f64; 2]>, Language)> = evaluation::each(count, one)?;
     let (losses, language): (Vec<_>, Vec<Language>) = found.into_iter().unzip();
     let language = Language::means(&language);
     let losses: Vec<[f64; 2]> = losses.into_iter().flatten().collect();

@@ -6,7 +6,7 @@ use super::writer::{Length, Writer};
 use crate::checkpoint;
 use crate::config::Answers;
 use crate::error::{TrainError, io};
-use crate::evaluation::{DistillSpecMetrics, Metrics};
+use crate::evaluation::{self, DistillSpecMetrics, Metrics};
 use crate::methods::conversations::{OnBackbone, copy_fitted, on_conversations};
 use crate::parameters::Parameter;
 use crate::trainer::{Evaluation, Gradients, Objective, Purpose, Size};
@@ -15,8 +15,6 @@ use gorgon_core::tree::ChainTree;
 use gorgon_data::render::Example;
 use gorgon_draft::draft_model::{DraftModelDrafter, DraftSampling};
 use gorgon_draft::fitting::GradientCarry;
-use gorgon_kernels::team;
-use rayon::prelude::*;
 use serde_json::Value;
 use std::ops::Range;
 use std::path::Path;
@@ -174,9 +172,7 @@ impl Objective for DistillSpecFitting {
             let right = found.agrees.iter().filter(|same| **same).count();
             Ok((sum(&found.losses), sum(&found.overlaps), right, found.losses.len()))
         };
-        let held_out = (0..self.data.held_out.len()).into_par_iter();
-        let found: Vec<(f64, f64, usize, usize)> =
-            held_out.map(|i| team::one_of(self.data.held_out.len(), || one(i))).collect::<Result<_, TrainError>>()?;
+        let found: Vec<(f64, f64, usize, usize)> = evaluation::each(self.data.held_out.len(), one)?;
         let n = found.iter().map(|f| f.3).sum::<usize>().max(1) as f64;
         let loss = found.iter().map(|f| f.0).sum::<f64>() / n;
         let folder = tempfile::tempdir().map_err(|error| TrainError::Data(error.to_string()))?;

@@ -3,7 +3,7 @@
 use super::fitting::{Gathered, MedusaTwoFitting};
 use super::publish;
 use crate::error::TrainError;
-use crate::evaluation::{Decoded, MedusaTwoMetrics, Metrics};
+use crate::evaluation::{self, Decoded, MedusaTwoMetrics, Metrics};
 use crate::methods::language::Language;
 use crate::methods::replay::{Measured, head_ranks};
 use crate::parameters::Parameter;
@@ -13,8 +13,6 @@ use gorgon_core::tree::{FixedTree, PublishedTree};
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::medusa::{MedusaDrafter, MedusaModel};
 use gorgon_kernels::projected::Projected;
-use gorgon_kernels::team;
-use rayon::prelude::*;
 
 pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> Result<Evaluation, TrainError> {
     let weights: Vec<Tensor<1>> = parameters.iter().map(|p| p.value.clone()).collect();
@@ -29,10 +27,7 @@ pub(super) fn evaluate(fitting: &MedusaTwoFitting, parameters: &[Parameter]) -> 
         let positions = gathered.at.iter().map(|&at| at as usize).collect();
         Ok((Measured { positions, labels: gathered.labels, outputs }, language))
     };
-    let found: Vec<(Measured, Language)> = (0..fitting.data.held_out.len())
-        .into_par_iter()
-        .map(|i| team::one_of(fitting.data.held_out.len(), || one(i)))
-        .collect::<Result<_, TrainError>>()?;
+    let found: Vec<(Measured, Language)> = evaluation::each(fitting.data.held_out.len(), one)?;
     let (measured, language): (Vec<Measured>, Vec<Language>) = found.into_iter().unzip();
     let language = Language::means(&language);
     let config = &fitting.heads.config;

@@ -20,7 +20,7 @@ use super::medusa_two::{Merged, merged_bytes, write_part};
 use crate::checkpoint::{self, MODEL_FILE};
 use crate::config::SpaceSftConfig;
 use crate::error::TrainError;
-use crate::evaluation::{Decoded, HeadRanks, MedusaTwoMetrics, Metrics};
+use crate::evaluation::{self, Decoded, HeadRanks, MedusaTwoMetrics, Metrics};
 use crate::llama::Llama;
 use crate::lora::NetworkWeights;
 use crate::parameters::{Parameter, Role};
@@ -33,13 +33,12 @@ use gorgon_data::render::Example;
 use gorgon_draft::fitting::GradientCarry;
 use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::probes::{ProbeDrafter, ProbeModel, ProbeShape};
+use gorgon_kernels::Table;
 use gorgon_kernels::linear_cross_entropy::{Labels, LinearCrossEntropy, linear_cross_entropy};
 use gorgon_kernels::projected::Projected;
-use gorgon_kernels::{Table, team};
 use gorgon_model::target::read;
 use gorgon_model::weights::Checkpoint;
 use masked::{counted, places};
-use rayon::prelude::*;
 use std::path::Path;
 
 /// Separates the random stream of cuts from others of the same seed.
@@ -291,8 +290,7 @@ impl Objective for SpaceSftFitting {
         let tracked: Vec<Tensor<1>> = weights.iter().map(|w| w.clone().autodiff()).collect();
         let (table, count) = (self.lm_head_of(&weights), self.data.held_out.len());
         let one = |index: usize| Ok((self.language(&tracked, &table, index)?, self.measured(&weights, index)));
-        let found: Vec<(Language, Vec<MaskLabel>)> =
-            (0..count).into_par_iter().map(|i| team::one_of(count, || one(i))).collect::<Result<_, TrainError>>()?;
+        let found: Vec<(Language, Vec<MaskLabel>)> = evaluation::each(count, one)?;
         let (language, measured): (Vec<Language>, Vec<Vec<_>>) = found.into_iter().unzip();
         let (language, ranks) = (Language::means(&language), self.ranks(&measured.concat()));
         let masks = ranks.head_loss.iter().sum::<f64>() / self.config.masks as f64;
