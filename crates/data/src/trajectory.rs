@@ -3,7 +3,8 @@
 //!
 //! An answer is cut into blocks of `n` tokens. Behind a block's prefix `x`, `y^0` are random tokens of the prefix, and
 //! `y^{j+1}_i = argmax p(·|x, y^j_{<i})`. After at most `n` iterations `y^k` repeats itself: it is the greedy
-//! continuation `y*`. The last block of an answer may be shorter. A trajectory is a function of the weights, the
+//! continuation `y*`. The last block of an answer may be shorter. The states of a block end with the first end token of
+//! `y*`, since nothing follows it when the model answers. A trajectory is a function of the weights, the
 //! conversation and the seed.
 //!
 //! | column | Arrow type | what |
@@ -64,6 +65,15 @@ impl Trajectory {
         self.states.last().map_or(&[], Vec::as_slice)
     }
 
+    /// Drops what follows the first end token of the fixed point.
+    fn end_at(&mut self, end_tokens: &[Token]) {
+        if let Some(end) = self.fixed_point().iter().position(|token| end_tokens.contains(token)) {
+            self.states.iter_mut().for_each(|state| state.truncate(end + 1));
+            // States that differed behind the end are one now.
+            self.states.dedup();
+        }
+    }
+
     /// Whether its fixed point repeats a token too often.
     fn is_repetitive(&self) -> bool {
         self.fixed_point().chunk_by(|a, b| a == b).any(|run| run.len() >= REPEATED)
@@ -120,11 +130,16 @@ fn blocks(row: &Row, length: usize) -> Vec<Range<usize>> {
     blocks
 }
 
-/// The trajectories of a conversation's answers, in blocks of `length` tokens. `target` has committed nothing.
+/// The trajectories of a conversation's answers, in blocks of `length` tokens at most. `target` has committed nothing.
 ///
 /// # Errors
 /// When the model fails.
-pub fn of_row<T: Target>(target: &mut T, row: &Row, length: usize, seed: u64) -> Result<Vec<Trajectory>, ModelError> {
+pub fn of_row<T: Target>(
+    target: &mut T,
+    row: &Row,
+    (length, end_tokens): (usize, &[Token]),
+    seed: u64,
+) -> Result<Vec<Trajectory>, ModelError> {
     let ids = &row.example.ids;
     let mut all = vec![];
     for block in blocks(row, length) {
@@ -138,9 +153,11 @@ pub fn of_row<T: Target>(target: &mut T, row: &Row, length: usize, seed: u64) ->
             |random: &mut SeededRandom| ids[((random.uniform() * block.start as f64) as usize).min(block.start - 1)];
         let guess = block.clone().map(|_| any(&mut random)).collect();
         let states = iterate(target, ids[block.start - 1], guess)?;
-        all.push(Trajectory { row: row.row, prefix: block.start, states });
+        let mut found = Trajectory { row: row.row, prefix: block.start, states };
+        found.end_at(end_tokens);
+        all.push(found);
     }
-    all.retain(|trajectory| !trajectory.is_repetitive());
+    all.retain(|trajectory| trajectory.fixed_point().len() > 1 && !trajectory.is_repetitive());
     Ok(all)
 }
 

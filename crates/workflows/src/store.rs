@@ -101,7 +101,7 @@ pub fn inspect(path: &Path) -> Result<Value, Failure> {
     Ok(json!({
         "path": path, "tokens": store.tokens(), "documents": store.documents(), "vocabulary": store.vocab(),
         "bytes": store.bytes(), "bytes_per_token": store.bytes() as f64 / store.tokens().max(1) as f64,
-        "tokenizer_sha256": store.tokenizer(),
+        "tokenizer_sha256": store.tokenizer(), "contents_sha256": store.contents(),
     }))
 }
 

@@ -42,4 +42,5 @@ fn report(store: &Value) {
         number("vocabulary")
     ));
     printer::line(&format!("tokenizer {}", text("tokenizer_sha256")));
+    printer::line(&format!("contents {}", text("contents_sha256")));
 }

@@ -6,7 +6,9 @@ use crate::gorgon;
 
 use chain::{Job, backbone, finished};
 use gorgon::{gorgon, json, stderr, stdout};
-use gorgon_model::random::T5Shape;
+use gorgon_model::config::ModelConfig;
+use gorgon_model::device::FloatFormat;
+use gorgon_model::random::{LlamaShape, T5Shape};
 use serde_json::Value;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,16 @@ const METHODS: &[(&str, &[&str], bool)] = &[
 const LAYERSKIP: &[&str] = &["method=\"layerskip\"", "layerskip.exit_layer=1", "layerskip.weights=\"lora\""];
 
 const TREES: &[&str] = &["chain:2", "mc_sim_7b_63", "dynamic:12,2,4", "trellis:16"];
+
+/// Heads that are decoded behind a drafter that goes by matches too, and their tree there.
+const HANDED: &[(&str, &str)] = &[
+    ("hydra", "mc_sim_7b_63"),
+    ("mtp", "dynamic:12,2,4"),
+    ("block", "trellis:16"),
+    ("ppd", "mc_sim_7b_63"),
+    ("pass", "mc_sim_7b_63"),
+    ("space", "mc_sim_7b_63"),
+];
 
 /// A budget within which drafters make trees of their own.
 const BUDGET: &[&str] = &["own:16,6"];
@@ -148,6 +160,10 @@ fn text_that_heads_draft_is_the_models_own() {
             let pair = ["--heads", run.to_str().unwrap(), "--drafter", "suffix,below=2,else=auto"];
             bench.check(model, &["dynamic:12,2,4"], &pair);
         }
+        if let Some(&(_, tree)) = HANDED.iter().find(|(handed, _)| handed == name) {
+            let pair = ["--heads", run.to_str().unwrap(), "--drafter", "suffix,else=auto"];
+            bench.check(model, &[tree], &pair);
+        }
     }
 }
 
@@ -201,6 +217,18 @@ fn text_of_drafters_without_heads_is_the_models_own() {
     for drafter in ["lookahead:5,4,4", "lookahead:5,4,4,window"] {
         bench.check(model, &["own:40,20"], &["--drafter", drafter]);
     }
+}
+
+/// Drafts from a store of past answers, alone and in front of heads.
+#[test]
+fn text_that_is_looked_up_in_a_store_is_the_models_own() {
+    let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
+    let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
+    finished(&["store", "build", &data, "--model", model, &store], &[]);
+    bench.check(model, &["own:16,6", "mc_sim_7b_63"], &["--drafter", &format!("rest:{store}")]);
+    let run = bench.train("medusa", &["method=\"medusa\""]);
+    let stored = format!("suffix:{store},else=auto");
+    bench.check(model, &["mc_sim_7b_63"], &["--heads", run.to_str().unwrap(), "--drafter", &stored]);
 }
 
 const T5: T5Shape = T5Shape {
@@ -265,12 +293,27 @@ fn text_of_an_encoder_decoder_models_own_layers_is_its_own() {
     }
 }
 
+/// A draft model with random weights and the tokens of the shared backbone.
+fn random_draft(dir: &Path) -> String {
+    let ModelConfig { vocab_size, max_positions, .. } = ModelConfig::read(backbone()).unwrap();
+    let (hidden_size, intermediate_size, layers, heads, kv_heads) = (16, 24, 2, 2, 2);
+    let shape = LlamaShape { hidden_size, intermediate_size, layers, heads, kv_heads, vocab_size, max_positions };
+    shape.write(dir, FloatFormat::F32, 1).unwrap();
+    std::fs::copy(backbone().join("tokenizer.json"), dir.join("tokenizer.json")).unwrap();
+    dir.to_str().unwrap().to_owned()
+}
+
 /// Several models that draft together, and a model for which another drafter drafts.
 #[test]
 fn text_of_composed_drafters_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
     let several = format!("specinfer:{model}+{model}");
     bench.check(model, &["own:23,5", "chain:2", "mc_sim_7b_63", "dynamic:12,2,4"], &["--drafter", &several]);
+    // Most drafts of a model with random weights are wrong, and are tried first.
+    let other = random_draft(&bench.job.path("other"));
+    let different = format!("specinfer:{other}+{model}");
+    bench.check(model, &["own:23,5", "trellis:23"], &["--drafter", &different]);
+    bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then=model:{other},ahead=2,tail=1")]);
     for then in ["ngram:2,tail=1", "suffix", "early-exit:1", "partial:16,4", "none"] {
         bench.check(model, &["chain:4"], &["--drafter", &format!("cascade:{model},then={then}")]);
     }
@@ -280,7 +323,8 @@ fn text_of_composed_drafters_is_the_models_own() {
     bench.check(model, &["own:15,8"], &["--drafter", &format!("ouroboros:{model},gamma=4,w=3,n=4,g=3")]);
 }
 
-/// A drafter that goes by matches in front of heads, a draft model, composed drafters, and one that reads its live store.
+/// A drafter that goes by matches in front of heads, a draft model, composed drafters, and one that reads its live
+/// store.
 #[test]
 fn text_of_handovers_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());

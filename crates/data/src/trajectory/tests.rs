@@ -55,3 +55,13 @@ fn repetitive_fixed_points_are_told() {
     let of = |token: Token, count: usize| Trajectory { row: 0, prefix: 1, states: vec![vec![token; count]] };
     assert!(of(1, REPEATED).is_repetitive() && !of(1, REPEATED - 1).is_repetitive());
 }
+
+#[test]
+fn states_end_with_the_first_end_token_of_the_fixed_point() {
+    let states = vec![vec![4, 4, 4, 4], vec![7, 2, 4, 4], vec![7, 2, 9, 2], vec![7, 2, 9, 6]];
+    let mut one = Trajectory { row: 0, prefix: 1, states: states.clone() };
+    one.end_at(&[5]);
+    assert_eq!(one.states, states);
+    one.end_at(&[2, 5]);
+    assert_eq!(one.states, [[4, 4], [7, 2]]);
+}

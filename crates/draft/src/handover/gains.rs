@@ -167,18 +167,18 @@ impl Gains {
         let classes = self.first.iter().zip(&self.other[1..]).enumerate();
         for (class, (first, other)) in classes.filter(|(_, (_, other))| other.rate(1).is_some()) {
             let size = self.size(class, LARGEST);
-            let tokens =
-                SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, followed)| followed.tokens());
-            let (matched, other) = (1 << class, other.tokens());
-            let drafts = if size.is_some() { "first" } else { "other" };
+            let chosen = SIZES.iter().zip(first).find(|(of, _)| Some(**of) == size).map(|(_, followed)| followed);
             tracing::debug!(
                 name,
-                matched,
-                drafts,
+                matched = 1 << class,
+                drafts = if size.is_some() { "first" } else { "other" },
                 first_nodes = size,
-                first_tokens = tokens,
-                other_tokens = other,
-                "handover"
+                first_tokens = chosen.map(Followed::tokens),
+                first_cost = chosen.map(|followed| followed.mean.seconds()),
+                other_tokens = other.tokens(),
+                other_cost = other.seconds(),
+                margin = MARGIN,
+                "handover: tokens per step, and its cost in plain steps"
             );
         }
     }

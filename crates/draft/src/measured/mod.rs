@@ -321,6 +321,7 @@ impl Drop for MeasuredDrafter {
         if self.steps > 0 {
             self.suffixes.report(self.steps, &self.costs);
             self.trial.report(self.steps);
+            tracing::debug!(lost = self.ledger.loss(), may_lose = self.spare(), "plain steps that drafting lost");
         }
     }
 }

@@ -139,7 +139,8 @@ impl Suffixes {
         }
         let (times, per_step) = (costs.described(&SIZES), self.tokens as f64 / self.steps.max(1) as f64);
         tracing::debug!(
-            drafted = self.steps, of = steps, tokens_per_step = per_step, rows = ?SIZES, times, margin = MARGIN,
+            drafted = self.steps, of = steps, tokens_per_step = per_step, plain_seconds = costs.plain(), rows = ?SIZES,
+            times, margin = MARGIN,
             "suffix drafts pay with more tokens than times, by the margin (~: not measured)"
         );
     }

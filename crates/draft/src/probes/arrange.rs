@@ -2,8 +2,9 @@
 //!
 //! With `a(u)` the probability that the path to `u` is accepted and `b(u) = a(u) - Σ a(children of u)`, which is how
 //! probable it is that `u` is the last accepted one, the `k`-th probe behind `u` is worth `b(u) · g_k`: `g_k` is what the
-//! `k`-th place adds to the next step. A candidate is worth `a(u)`. The most valuable of both are taken until all rows
-//! are used, so the tree depends on how many probes the last accepted candidate carried.
+//! `k`-th place adds to the next step. A candidate is worth `a(u)`, and carries at least one probe where rows are short.
+//! The most valuable of both are taken until all rows are used, so the tree depends on how many probes the last accepted
+//! candidate carried.
 
 use gorgon_core::PooledVec;
 use gorgon_core::tree::{Candidate, DraftTree, NodeInput};
@@ -77,15 +78,19 @@ impl Kept {
         kept.stays[0] = true;
         kept.places[0] = how.gains.len().min(left / how.members.max(1));
         left -= kept.places[0] * how.members;
-        for &item in items(grown, how).iter() {
+        // The last accepted candidate's probes are all that the next step is drafted from, so each has one as long as
+        // there are rows for it.
+        let first = how.gains.len().min(1);
+        let items = items(grown, how);
+        for (least, &item) in [first, 0].iter().flat_map(|&least| items.iter().map(move |item| (least, item))) {
             let (node, place) = (item / (how.gains.len() + 1), item % (how.gains.len() + 1));
             let (fits, cost) = match place {
-                0 => (how.drops && kept.stays[tree.parents()[node]], 1),
+                0 => (how.drops && !kept.stays[node] && kept.stays[tree.parents()[node]], 1 + least * how.members),
                 _ => (kept.stays[node] && kept.places[node] + 1 == place, how.members),
             };
             if fits && cost <= left {
                 left -= cost;
-                (kept.stays[node], kept.places[node]) = (true, place);
+                (kept.stays[node], kept.places[node]) = (true, if place == 0 { least } else { place });
             }
         }
         kept

@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::StoreBuilder;
 use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::tree::ChainTree;
 use std::collections::BTreeMap;
 
 fn drafter(folder: &tempfile::TempDir, documents: &[Vec<Token>]) -> RestDrafter {
@@ -77,6 +78,43 @@ fn a_stored_answer_is_drafted_in_full() {
     assert_eq!(drafter.propose(5, &tree).unwrap().draft.tree().tokens(), [5]);
     drafter.text = vec![49];
     assert_eq!(drafter.propose(60, &tree).unwrap().draft.tree().tokens(), [60]);
+}
+
+/// Equally frequent continuations are drafted in the order of their depth, then of what they follow, then of tokens.
+#[test]
+fn ties_have_an_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let documents = [[1, 2, 70_000, 5], [1, 2, 3, 8], [1, 2, 9, 4], [1, 2, 3, 6]].map(|document| document.to_vec());
+    let mut drafter = drafter(&folder, &documents);
+    drafter.text = vec![1];
+    let mut drafted = |tree: &dyn TreeBuilder| drafter.propose(2, tree).unwrap().draft.tree().tokens().to_vec();
+    assert_eq!(drafted(&OwnTree::new(20, 10).unwrap()), [2, 3, 9, 70_000, 6, 8, 4, 5]);
+    for nodes in 2..9 {
+        assert_eq!(drafted(&OwnTree::new(nodes, 10).unwrap()), [2, 3, 9, 70_000, 6, 8, 4, 5][..nodes], "{nodes}");
+    }
+    assert_eq!(drafted(&ChainTree::new(4).unwrap()), [2, 3, 6]);
+}
+
+/// A text that is in the store word for word is said in steps of as many tokens as the tree is deep, and one.
+#[test]
+fn a_stored_text_is_said_in_full_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    // Every token is another one, but the lower 16 bits repeat themselves.
+    let answer: Vec<Token> = (0..200).map(|i| i % 13 + 0x1_0000 * (i / 13)).collect();
+    let mut drafter = drafter(&folder, &[vec![60, 61], answer.clone()]);
+    let tree = OwnTree::new(TREE.0, TREE.1).unwrap();
+    drafter.text = answer[..1].to_vec();
+    let (mut root, mut steps) = (1, vec![]);
+    while root + 1 < answer.len() {
+        let draft = drafter.propose(answer[root], &tree).unwrap().draft;
+        let (drafts, next) = (&draft.tree().tokens()[1..], &answer[root + 1..]);
+        let right = drafts.iter().zip(next).take_while(|(a, b)| a == b).count();
+        assert_eq!(right, drafts.len(), "every draft is right");
+        drafter.text.extend(&answer[root..=root + right]);
+        root += right + 1;
+        steps.push(right + 1);
+    }
+    assert_eq!(steps, [TREE.1 + 1; 18]);
 }
 
 #[test]

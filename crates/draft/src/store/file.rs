@@ -226,6 +226,11 @@ impl Store {
         &self.header.tokenizer
     }
 
+    /// SHA-256 of all that follows the header, as it was when the store was written, in hexadecimal.
+    pub fn contents(&self) -> &str {
+        &self.header.contents
+    }
+
     /// Reads the whole file and compares it with the hash that was written, and its header with what follows it.
     ///
     /// # Errors

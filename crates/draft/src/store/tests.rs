@@ -89,6 +89,44 @@ fn frequent_followers_are_found_with_their_counts() {
     }
 }
 
+/// Tokens have 24 bits: of two whose lower 16 are alike each has its own followers, and their order is that of whole
+/// numbers.
+#[test]
+fn large_tokens_are_kept_whole_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let most: Token = 0xFF_FFFE;
+    let tied = [70_000, 65_536, 4464, 65_535, 256, 0, most, 255];
+    let documents: Vec<Vec<Token>> = (10..).zip(tied).map(|(last, token)| vec![7, token, last]).collect();
+    let store = written(&folder.path().join("store"), &documents);
+    store.verify().unwrap();
+    assert_eq!((store.vocab(), store.tokens()), (0xFF_FFFF, 24));
+    let found = store.occurrences(&[7]);
+    let ordered = [0, 255, 256, 4464, 65_535, 65_536, 70_000, most];
+    assert_eq!(counts(&store, found), ordered.map(|token| (token, 1)));
+    let mut visited = vec![];
+    store.frequent_followers(found, &mut |token, run| visited.push((token, run.count())));
+    assert_eq!(visited, counts(&store, found));
+    for (last, token) in (10..).zip(tied) {
+        let longest = store.longest(&[1, 7, token]);
+        assert_eq!((longest.length, counts(&store, longest)), (2, vec![(last, 1)]), "{token}");
+        assert_eq!(store.extended(found, token), Some(longest), "{token}");
+    }
+    assert_eq!(store.extended(found, 65_536 + 256), None);
+}
+
+/// Equally frequent followers are named in the order of their tokens, however many occurrences they have.
+#[test]
+fn followers_of_many_occurrences_are_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let document: Vec<Token> = (0..600).flat_map(|i| [1, [70_000, 3, 65_540][i % 3]]).collect();
+    let store = written(&folder.path().join("store"), &[document]);
+    let found = store.occurrences(&[1]);
+    assert_eq!(found.count(), 600);
+    let mut visited = vec![];
+    store.frequent_followers(found, &mut |token, run| visited.push((token, run.count())));
+    assert_eq!(visited, [(3, 200), (65_540, 200), (70_000, 200)]);
+}
+
 #[test]
 fn documents_must_fit() {
     let mut builder = StoreBuilder::default();

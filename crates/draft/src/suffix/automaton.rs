@@ -148,12 +148,13 @@ impl SuffixAutomaton {
         if link == NONE { (ROOT, 0) } else { (link, self.states[link as usize].length as usize) }
     }
 
-    /// The state of a state's longest suffix that is followed by something; `None` if only the empty one is.
-    pub fn followed(&self, mut state: u32) -> Option<u32> {
+    /// The state of a state's longest suffix that is followed by something, and its tokens; `None` if only the empty one
+    /// is.
+    pub fn followed(&self, mut state: u32) -> Option<(u32, usize)> {
         while state != ROOT && self.edges.of(state).next().is_none() {
             state = self.states[state as usize].link;
         }
-        (state != ROOT).then_some(state)
+        (state != ROOT).then(|| (state, self.states[state as usize].length as usize))
     }
 
     /// Tokens that follow a state's sequences, in no order. Brings counts up to date first.

@@ -10,7 +10,7 @@
 //!
 //! Differences from the authors' code: counts are exact, a store serves where the text has no match, the root is part of
 //! the text, and a draft that runs into the end of the text goes on with its longest suffix that was followed by
-//! something.
+//! something, if that has half of its tokens: so in a text that repeats itself, but not on the strength of one word.
 
 pub mod automaton;
 mod edges;
@@ -25,7 +25,7 @@ use gorgon_core::Token;
 use gorgon_core::tree::{OwnTree, TreeBuilder, TreeChoice};
 use gorgon_model::config::ModelConfig;
 use std::sync::Arc;
-use text::OwnText;
+use text::{OwnText, Reached};
 
 /// Nodes of a tree for each token of the match.
 const NODES: usize = 4;
@@ -97,7 +97,7 @@ pub struct SuffixDrafter {
     settings: Suffix,
     name: String,
     text: OwnText,
-    growth: Growth<u32>,
+    growth: Growth<Reached>,
     stored_growth: Growth<Match>,
     /// The store, as it was when the text was begun or went on.
     store: Option<Arc<Store>>,
@@ -172,7 +172,7 @@ impl Drafter for SuffixDrafter {
         };
         let mut trie = match stored {
             Some((mut store, found)) => self.stored_growth.grow(&mut store, found, root, limits),
-            None => self.growth.grow(self.text.automaton(), state, root, limits),
+            None => self.growth.grow(self.text.automaton(), Reached { state, length: own }, root, limits),
         };
         Ok(Proposal { matched: length, ..Proposal::list(context.tree.build(root, &mut trie)?) })
     }

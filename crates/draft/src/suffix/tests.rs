@@ -44,6 +44,37 @@ fn the_length_of_a_draft_follows_the_match() {
     assert_eq!(drafted(&[], 7, &long), [7]);
 }
 
+/// A draft that runs into the end of the text has followed its match for `m` tokens and what lies between for `d`, and
+/// goes on from the match if `m ≥ d`.
+#[test]
+fn a_draft_goes_on_behind_the_end_of_a_text_that_repeats_itself() {
+    let chain = ChainTree::new(12).unwrap();
+    assert_eq!(drafted(&[8], 8, &chain), [8; 9], "one token of two");
+    let three = [3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3];
+    assert_eq!(drafted(&[1, 2, 3, 1, 2, 3, 1, 2], 3, &chain), three, "six of nine");
+    let two = [6, 4, 5, 6, 4, 5, 6, 4, 5, 6, 4, 5, 6];
+    assert_eq!(drafted(&[4, 5, 6, 4, 5], 6, &chain), two, "three of six");
+    assert_eq!(drafted(&[4, 5, 6, 7, 4, 5], 6, &chain), [6, 7, 4, 5, 6], "three of seven");
+    assert_eq!(drafted(&[5, 1, 9], 5, &chain), [5, 1, 9, 5], "one of four");
+    assert_eq!(drafted(&[5, 1, 9, 2, 3], 5, &chain), [5, 1, 9, 2, 3, 5], "one of six");
+    // A match in the middle of the text: eight drafts, as few as there are, do not reach the end.
+    assert_eq!(drafted(&[2, 5, 1, 9, 4, 6, 7, 8, 3, 10, 11], 5, &chain), [5, 1, 9, 4, 6, 7, 8, 3, 10]);
+}
+
+/// Tokens in front of what repeats itself, such as a prompt, change nothing: they are no part of the match.
+#[test]
+fn a_draft_goes_on_behind_a_prompt() {
+    let chain = ChainTree::new(20).unwrap();
+    let prompt: Vec<Token> = (1000..1100).collect();
+    let text = [&prompt[..], &[4, 5, 6].repeat(5)[..], &[4, 5]].concat();
+    let want: Vec<Token> = (0..21).map(|i| 4 + (i + 2) % 3).collect();
+    assert_eq!(drafted(&text, 6, &chain), want);
+    let text = [&prompt[..], &[7; 20]].concat();
+    assert_eq!(drafted(&text, 7, &chain), [7; 21]);
+    let text = [&prompt[..], &[4, 5, 6, 7, 4, 5]].concat();
+    assert_eq!(drafted(&text, 6, &chain), [6, 7, 4, 5, 6]);
+}
+
 /// Of `u u`, all of the second `u` is drafted once a token of it matches.
 #[test]
 fn a_repeated_text_is_drafted_as_a_whole() {

@@ -66,16 +66,29 @@ impl OwnText {
     }
 }
 
-impl Followed for SuffixAutomaton {
-    type Place = u32;
+/// A state, and how many of its tokens the text and its draft have in common with an earlier place: its longest sequence
+/// may reach back further, into a prompt.
+#[derive(Clone, Copy, Debug)]
+pub struct Reached {
+    pub state: u32,
+    pub length: usize,
+}
 
-    fn followers(&mut self, state: u32, found: &mut Vec<Follower<u32>>) -> usize {
-        let Some(state) = self.followed(state) else { return 0 };
+impl Followed for SuffixAutomaton {
+    type Place = Reached;
+
+    fn followers(&mut self, at: Reached, found: &mut Vec<Follower<Reached>>) -> usize {
+        let Some((state, longest)) = self.followed(at.state) else { return 0 };
+        let length = longest.min(at.length);
+        if 2 * length < at.length {
+            return 0;
+        }
         let mut all = 0;
         found.extend(self.following(state).map(|following| {
             all += following.count as usize;
             let (count, rank) = (following.count as usize, following.latest as usize);
-            Follower { token: following.token, count, rank, place: following.state }
+            let place = Reached { state: following.state, length: length + 1 };
+            Follower { token: following.token, count, rank, place }
         }));
         all
     }

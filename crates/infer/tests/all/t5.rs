@@ -1,6 +1,8 @@
 //! Encoder-decoder models in the decode loop: whatever drafts, trees change no text, and each model reads the source
 //! with an encoder of its own.
 
+mod law;
+
 use gorgon_core::Token;
 use gorgon_core::accept::RuleChoice;
 use gorgon_core::accept::random::SeededRandom;

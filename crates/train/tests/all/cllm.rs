@@ -102,20 +102,6 @@ fn check_gradients(fixture: &Fixture, (number, name): (usize, &str), gradients: 
     }
 }
 
-/// Loss and gradients over the answer's tokens: sums over all tokens, less sums over the prompt's.
-fn check_answer(fixture: &Fixture, number: usize, prefix: &[Token], sample: Sample<'_>, expected: &Value) {
-    let (first, rest) = prefix.split_at(1);
-    let prompt = Sample { prefix: first, text: rest, target: rest, state: rest };
-    let [(of_all, all), (of_prompt, part)] = [sample, prompt].map(|sample| fixture.losses(sample, [0.0, 1.0, 0.0]));
-    let (own, before) = (sample.text.len() as f64, rest.len() as f64);
-    let of = |whole: f64, part: f64| ((own + before) * whole - before * part) / own;
-    check_loss(of(of_all, of_prompt), &expected["loss"], &format!("ar_answer of {number}"));
-    let pairs = all.iter().zip(&part).map(|(all, part)| all.iter().zip(part));
-    let gradients: Vec<Vec<f32>> =
-        pairs.map(|both| both.map(|(&a, &b)| of(f64::from(a), f64::from(b)) as f32).collect()).collect();
-    check_gradients(fixture, (number, "ar_answer"), &gradients, expected);
-}
-
 /// The states of a block, its prefix first.
 fn block_states(block: &Value) -> (Vec<Token>, Vec<Vec<Token>>) {
     (tokens(&block["prefix"]), block["states"].as_array().unwrap().iter().map(tokens).collect())
@@ -130,7 +116,9 @@ fn losses_and_gradients_are_the_fixtures() {
         let (prefix, states) = block_states(&one["blocks"][one["losses_for"]["block"].as_u64().unwrap() as usize]);
         let at = one["losses_for"]["state"].as_u64().unwrap() as usize;
         let fixed = &states[states.len() - 1];
-        let global = Sample { prefix: &prefix, text: fixed, target: fixed, state: &states[at] };
+        let none = vec![false; prefix.len()];
+        let global = Sample { prefix: &prefix, text: fixed, labelled: None, target: fixed, state: &states[at] };
+        let answer = Sample { labelled: Some(&none), ..global };
         let local = Sample { target: &states[at + 1], ..global };
         for (name, sample, parts) in [
             ("global", global, [1.0, 0.0, 0.0]),
@@ -138,6 +126,7 @@ fn losses_and_gradients_are_the_fixtures() {
             ("ar_all", global, [0.0, 1.0, 0.0]),
             // The text is `x` with `y*`, whatever the state is compared with.
             ("ar_all", local, [0.0, 1.0, 0.0]),
+            ("ar_answer", answer, [0.0, 1.0, 0.0]),
             ("ar_all_smoothed_0.1", global, [0.0, 1.0, 0.1]),
             ("total", global, [1.0, omega, 0.0]),
         ] {
@@ -145,7 +134,6 @@ fn losses_and_gradients_are_the_fixtures() {
             check_loss(loss, &one["losses"][name]["loss"], &format!("{name} of {number}"));
             check_gradients(&fixture, (number, name), &gradients, &one["losses"][name]);
         }
-        check_answer(&fixture, number, &prefix, global, &one["losses"]["ar_answer"]);
     }
 }
 
@@ -158,7 +146,7 @@ fn losses_of_all_states_are_the_fixtures() {
     for (number, block) in trajectories.flat_map(|one| one["blocks"].as_array().unwrap()).enumerate() {
         let (prefix, states) = block_states(block);
         let fixed = &states[states.len() - 1];
-        let global = Sample { prefix: &prefix, text: fixed, target: fixed, state: fixed };
+        let global = Sample { prefix: &prefix, text: fixed, labelled: None, target: fixed, state: fixed };
         for (state, want) in states.iter().zip(block["global_loss_by_state"].as_array().unwrap()) {
             let (loss, gradients) = fixture.losses(Sample { state, ..global }, [1.0, 0.0, 0.0]);
             check_loss(loss, want, &format!("global in block {number}"));
@@ -239,7 +227,7 @@ fn a_wrong_last_token_has_no_gradient() {
     let Some(root) = shared::shared("fixtures/cllm", "cllm") else { return };
     let fixture = Fixture::open(&root);
     let (prefix, target, state) = ([5, 6, 7], [8, 9, 10], [8, 9, 11]);
-    let sample = Sample { prefix: &prefix, text: &target, target: &target, state: &state };
+    let sample = Sample { prefix: &prefix, text: &target, labelled: None, target: &target, state: &state };
     let (loss, gradients) = fixture.losses(sample, [1.0, 0.0, 0.0]);
     assert_eq!(loss, 0.0);
     assert!(gradients.iter().flatten().all(|&value| value == 0.0));
@@ -266,7 +254,7 @@ fn gradients_of_the_consistency_are_slopes() {
     let (decoder, parameters) = (objective.data.features.decoder.clone(), stirred(objective.parameters(3)));
     let fixture = Fixture { bytes: vec![], json: Value::Null, decoder, llama: objective.llama, parameters };
     let (prefix, target, state) = ([5, 6, 7], [8, 9, 10, 11, 12], [8, 3, 10, 20, 21]);
-    let sample = Sample { prefix: &prefix, text: &target, target: &target, state: &state };
+    let sample = Sample { prefix: &prefix, text: &target, labelled: None, target: &target, state: &state };
     let (loss, gradients) = fixture.losses(sample, [1.0, 0.0, 0.0]);
     let weights: Vec<Tensor<1>> = fixture.parameters.iter().map(|p| p.value.clone()).collect();
     // Contexts differ from the second place on: the row before it has read the first wrong token.

@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicBool;
 fn trajectories(decoder: &Arc<Decoder>, rows: &[Row], block: usize) -> Vec<Vec<Trajectory>> {
     let of = |row: &Row| {
         let mut target = DecoderTarget::new(decoder.clone(), 64, Hooks::none());
-        of_row(&mut target, row, block, 1).unwrap()
+        of_row(&mut target, row, (block, &[]), 1).unwrap()
     };
     rows.iter().map(of).collect()
 }

@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use gorgon_core::Token;
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::dist::Row as Distribution;
+use gorgon_core::dist::{Row as Distribution, softmax};
 use gorgon_core::tree::ChainTree;
 use gorgon_data::pack::Packing;
 use gorgon_data::render::Example;
@@ -137,12 +137,17 @@ fn row(i: usize, ids: &[Token], corrected: &[usize]) -> Row {
     }
 }
 
-/// A model's first guess after a text.
-fn guess(folder: &Path, text: &[Token]) -> Token {
+/// A model's logits after a text.
+fn logits(folder: &Path, text: &[Token]) -> Vec<f32> {
     let decoder = Arc::new(Decoder::load(folder, &Compute::cpu(FloatFormat::F32)).unwrap());
     let mut target = DecoderTarget::new(decoder, 64, Hooks::none());
     let hidden = target.prefill(text).unwrap().hidden;
-    Distribution::Logits(&target.logits(&hidden.narrow(hidden.rows() - 1, 1))).argmax() as Token
+    target.logits(&hidden.narrow(hidden.rows() - 1, 1)).to_vec()
+}
+
+/// A model's first guess after a text.
+fn guess(folder: &Path, text: &[Token]) -> Token {
+    Distribution::Logits(&logits(folder, text)).argmax() as Token
 }
 
 fn gradients(objective: &DistillSpecFitting) -> Vec<Vec<f32>> {
@@ -154,6 +159,14 @@ fn gradients(objective: &DistillSpecFitting) -> Vec<Vec<f32>> {
         .collect();
     assert_eq!(all.len(), 1);
     all.into_iter().next().unwrap()
+}
+
+/// The loss of corrections at the parameters that the draft model begins with.
+fn loss(objective: &DistillSpecFitting) -> f64 {
+    let weights: Vec<Tensor<1>> = objective.parameters(0).into_iter().map(|p| p.value).collect();
+    let batches = objective.batches(0).unwrap();
+    assert_eq!(batches.len(), 1);
+    objective.gradients(&weights, &batches[0], &[1.0]).unwrap().loss
 }
 
 fn settings(steps: u64, rate: f64) -> FitSettings {
@@ -206,6 +219,30 @@ fn the_gradient_reaches_that_row_and_no_other() {
         }
     }
     assert!(expected.iter().flatten().any(|&g| g != 0.0));
+}
+
+/// The loss of a correction is the divergence of the draft model from its target where the corrected token was guessed.
+/// A label one place late has another loss, and so has a target that is one place late.
+#[test]
+fn a_place_late_is_another_loss() {
+    let pair = Pair::new();
+    let (_, taken) = pair.decode(pair.draft.path());
+    let (ids, corrected) = &taken[0];
+    let at = corrected[0];
+    assert!(at + 1 < ids.len());
+    let of = |folder: &Path, text: &[Token]| softmax(&logits(folder, text), 1.0);
+    // Of the target's guess at one place and the draft model's at another.
+    let divergence = |target: usize, draft: usize| -> f64 {
+        let (p, q) = (of(pair.target.path(), &ids[..target]), of(pair.draft.path(), &ids[..draft]));
+        p.iter().zip(q.iter()).map(|(p, q)| p * (p / q).ln()).sum()
+    };
+    let [right, late] = [at, at + 1].map(|label| loss(&pair.fitting(&[(ids.clone(), vec![label])])));
+    for (found, want) in [(right, divergence(at, at)), (late, divergence(at + 1, at + 1))] {
+        assert!((found - want).abs() < 1e-4 * want, "{found} {want}");
+    }
+    for other in [late, divergence(at + 1, at), divergence(at, at + 1)] {
+        assert!((right - other).abs() > 1e-3, "{right} {other}");
+    }
 }
 
 /// After some steps on one correction the draft model is right there; the text is what it was before and in between.

@@ -247,6 +247,7 @@ fn outcome(method: &Method, fitted: Option<&Fitted>, temperature: f64, documents
         parameters: fitted.map_or(0, |fitted| fitted.parameters),
         training_seconds: fitted.and_then(|fitted| fitted.seconds),
         learning_rate: fitted.and_then(|fitted| fitted.variant.rate),
+        departure: fitted.and_then(|fitted| fitted.departure),
         mean_tokens_per_step: gorgon_bench::mean(&tokens_per_step),
         half_width: gorgon_bench::half_width_95(&tokens_per_step),
         tokens_per_step,

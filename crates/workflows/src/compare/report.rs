@@ -55,9 +55,11 @@ fn row(outcome: &Outcome) -> [String; 11] {
     let number = |key: &str| outcome.summary[key].as_f64();
     let shown = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".into(), |x| format!("{x:.digits$}"));
     let spread = outcome.half_width.map_or_else(String::new, |half| format!(" ± {half:.2}"));
+    let seen = outcome.conversations.map_or_else(String::new, |n| format!(", {n} seen"));
+    let degraded = if outcome.departure.is_some_and(|departure| departure.degraded) { ", degraded" } else { "" };
     let depths: Vec<String> = depth_shares(outcome).iter().take(6).map(|share| format!("{share:.2}")).collect();
     [
-        outcome.conversations.map_or_else(|| outcome.method.clone(), |n| format!("{}, {n} seen", outcome.method)),
+        format!("{}{seen}{degraded}", outcome.method),
         outcome.tree.clone(),
         outcome.temperature.to_string(),
         if outcome.parameters == 0 { "-".into() } else { count(outcome.parameters as u128) },

@@ -32,6 +32,17 @@ pub struct Fitted {
     pub parameters: usize,
     /// Seconds it took, if it was not interrupted.
     pub seconds: Option<f64>,
+    /// Where the training changed the model itself.
+    pub departure: Option<Departure>,
+}
+
+/// How far a fitted model is from the original, at the last evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Departure {
+    /// `KL(original ‖ fitted)` on held-out answers, in nats per token.
+    pub kl: f64,
+    /// True beyond the method's `kl_bound`.
+    pub degraded: bool,
 }
 
 impl Fitted {
@@ -47,12 +58,13 @@ impl Fitted {
             let number = |key: &str| evaluation.get(key).and_then(Value::as_f64);
             number("tau").or_else(|| number("loss").map(|loss| -loss))
         };
+        let departure = evaluations.clone().last().and_then(|last| Departure::deserialize(last).ok());
         let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
         let parameters = fitted_parts(run).iter().map(|folder| count(folder)).sum::<Result<_, _>>()?;
         let text = std::fs::read_to_string(seconds).unwrap_or_default();
         let measured: Value = serde_json::from_str(&text).unwrap_or_default();
         let seconds = measured["seconds"].as_f64().filter(|_| measured["undisturbed"] == true);
-        Ok(Self { run: run.into(), variant, score, parameters, seconds })
+        Ok(Self { run: run.into(), variant, score, parameters, seconds, departure })
     }
 }
 
@@ -90,6 +102,9 @@ pub struct Outcome {
     pub training_seconds: Option<f64>,
     /// The learning rate that did best, if several were tried.
     pub learning_rate: Option<f64>,
+    /// Where the model itself was fitted: how far it is from the original, with the first seed.
+    #[serde(default)]
+    pub departure: Option<Departure>,
     /// Tokens per step, by seed.
     pub tokens_per_step: Vec<f64>,
     /// Their mean.

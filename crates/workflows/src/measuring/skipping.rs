@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::{load, prompts};
 use gorgon_bench::measure::{BenchPrompt, Comparison};
-use gorgon_bench::skip_search::{Found, climb};
+use gorgon_bench::skip_search::{self, Found};
 use gorgon_core::accept::Greedy;
 use gorgon_core::accept::random::SeededRandom;
 use gorgon_core::tree::ChainTree;
@@ -70,7 +70,8 @@ pub fn search(options: &Options, settings: &Settings) -> Result<(Sublayers, Foun
         bar.inc(1);
         Ok::<_, Failure>(if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 })
     };
-    let found = climb(config.layers, options.evaluations, &mut SeededRandom::new(settings.seed), &mut score)?;
+    let found =
+        skip_search::search(config.layers, options.evaluations, &mut SeededRandom::new(settings.seed), &mut score)?;
     let [attention, mlp] = found.skipped.lists();
     Ok((Sublayers { attention, mlp }, found))
 }

@@ -82,7 +82,8 @@ pub fn write(options: &TrajectoryOptions, settings: &Settings) -> Result<Option<
                 return Ok(vec![]);
             }
             let mut target = DecoderTarget::new(decoder.clone(), row.example.ids.len(), Hooks::none());
-            let found = team::one_of(rows.len(), || trajectory::of_row(&mut target, row, options.block, settings.seed));
+            let block = (options.block, &config.eos_tokens[..]);
+            let found = team::one_of(rows.len(), || trajectory::of_row(&mut target, row, block, settings.seed));
             bar.inc(1);
             found
         };

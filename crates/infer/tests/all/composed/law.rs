@@ -20,9 +20,10 @@ fn place(text: &[Token]) -> usize {
     text.iter().fold(0, |place, &token| place * TINY.vocab_size + token as usize)
 }
 
-/// Adds the probabilities of all texts that continue one by `new` tokens.
+/// Adds the probabilities of all texts that continue one by `new` tokens. In front of them is a text of which an
+/// encoder reads all but the last token.
 fn extend(
-    (target, transform): (&Arc<Decoder>, &Transform),
+    (target, before, transform): (&Arc<Decoder>, &[Token], &Transform),
     new: usize,
     text: &[Token],
     probability: f64,
@@ -32,12 +33,12 @@ fn extend(
         law[place(text)] += probability;
         return;
     }
-    let read = [PROMPT, text].concat();
-    let mut alone = DecoderTarget::new(target.clone(), 16, Hooks::none());
-    let hidden = alone.prefill(&read).unwrap().hidden.narrow(read.len() - 1, 1);
-    let logits = alone.logits(&hidden);
+    let read = [before, text].concat();
+    let mut alone = DecoderTarget::new(target.clone(), read.len(), Hooks::none());
+    let hidden = alone.prefill_behind(before.len() - 1, &read).unwrap().hidden;
+    let logits = alone.logits(&hidden.narrow(hidden.rows() - 1, 1));
     for (token, &p) in (0..).zip(transform.apply(Row::Logits(&logits)).iter()) {
-        extend((target, transform), new - 1, &[text, &[token]].concat(), probability * p, law);
+        extend((target, before, transform), new - 1, &[text, &[token]].concat(), probability * p, law);
     }
 }
 
@@ -60,8 +61,18 @@ pub fn error_of(
     new: usize,
     generate: &mut dyn FnMut(&mut dyn RandomSource) -> Vec<Token>,
 ) -> f64 {
+    error_behind((target, PROMPT), transform, new, generate)
+}
+
+/// As [`error_of`], of tokens after another text.
+pub fn error_behind(
+    (target, before): (&Arc<Decoder>, &[Token]),
+    transform: &Transform,
+    new: usize,
+    generate: &mut dyn FnMut(&mut dyn RandomSource) -> Vec<Token>,
+) -> f64 {
     let mut plain = vec![0.0; TINY.vocab_size.pow(new as u32)];
-    extend((target, transform), new, &[], 1.0, &mut plain);
+    extend((target, before, transform), new, &[], 1.0, &mut plain);
     let mut found = vec![0.0; plain.len()];
     for (probability, ids) in enumerate(generate) {
         found[place(&ids)] += probability;

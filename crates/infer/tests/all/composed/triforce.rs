@@ -2,20 +2,23 @@
 
 use crate::composed::law;
 use crate::composed::models::{DRAFT, Misstating, TARGET, TINY, as_draws, decoder, draft_model, generate, plain, rule};
-use gorgon_core::Token;
 use gorgon_core::accept::random::SeededRandom;
-use gorgon_core::accept::{AcceptanceRule, SamplingScheme};
-use gorgon_core::dist::Transform;
-use gorgon_core::tree::{ChainTree, TreeBuilder};
+use gorgon_core::accept::{AcceptanceRule, RandomSource, SamplingScheme};
+use gorgon_core::dist::{Row, Transform, residual};
+use gorgon_core::tree::{Candidate, ChainTree, DraftTree, TreeBuilder};
+use gorgon_core::{PooledVec, Token};
 use gorgon_draft::draft_model::{DraftModelDrafter, DraftSampling, StreamingWindow};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_infer::cascade::inner_sampling;
 use gorgon_infer::triforce::TriForceDrafter;
 use gorgon_infer::{Limits, Method, Request, Session};
-use gorgon_model::cache::{Picked, Retrieval};
+use gorgon_kernels::tree_attention::AttentionMask;
+use gorgon_model::cache::{Picked, Retrieval, RetrievedCache};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hooks::Hooks;
+use gorgon_model::pass::PassPlan;
 use gorgon_model::random::LlamaShape;
-use gorgon_model::target::DecoderTarget;
+use gorgon_model::target::{DecoderTarget, Target};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -129,6 +132,104 @@ fn likely_drafts_that_count_as_draws_change_the_law() {
     let mut drafter = Misstating(triforce((&target, &small), (retrieval(4, 2), window(1, 8), 1), likely), as_draws);
     let found = law::error(&target, &mut drafter, &chain(2), (rule.as_ref(), &transform));
     assert!(found > 1e-3, "{found:e}");
+}
+
+const VOCAB: usize = TINY.vocab_size;
+
+/// The hierarchy written out, with a small model that drafts one token at a time and reads all of the text.
+struct WrittenOut {
+    small: Arc<Decoder>,
+    part: RetrievedCache,
+    transform: Transform,
+    /// Whether a token in place of a rejected one is drawn from `p`, as the authors' code does, not from the residual.
+    is_theirs: bool,
+    text: Vec<Token>,
+}
+
+impl WrittenOut {
+    /// The small model's law of the token behind a chain.
+    fn small_law(&self, chain: &[Token]) -> PooledVec<f64> {
+        let read = [&self.text[..], chain].concat();
+        let mut alone = DecoderTarget::new(self.small.clone(), 16, Hooks::none());
+        let hidden = alone.prefill(&read).unwrap().hidden.narrow(read.len() - 1, 1);
+        let logits = alone.logits(&hidden);
+        self.transform.apply(Row::Logits(&logits))
+    }
+
+    /// Rows of the target over its part behind each token of a chain.
+    fn rows(&mut self, target: &mut dyn Target, chain: &[Token]) -> Result<PooledVec<f32>, DraftError> {
+        let mask = AttentionMask::Causal { rows: chain.len() };
+        let output = target.verify_retrieved(&mut self.part, &PassPlan::of_tokens(chain, &mask))?;
+        self.part.roll_back();
+        Ok(target.logits(&output.hidden))
+    }
+}
+
+impl Drafter for WrittenOut {
+    fn name(&self) -> &str {
+        "written out"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { lends_target: true, ..Needs::default() }
+    }
+
+    fn reset(&mut self) {
+        self.part.forget();
+        self.text.clear();
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.text.extend_from_slice(pass.tokens);
+        Ok(())
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let DraftContext { tree, random, target } = context;
+        let target = target.as_deref_mut().unwrap();
+        target.retrieve(&mut self.part)?;
+        let (mut chain, mut rows) = (vec![root], PooledVec::<f32>::new());
+        while chain.len() <= tree.max_depth() {
+            let q = self.small_law(&chain);
+            let guess = random.pick(&q);
+            let known = self.rows(&mut *target, &[&chain[..], &[guess as Token]].concat())?;
+            let (before, behind) = known[(chain.len() - 1) * VOCAB..].split_at(VOCAB);
+            let p = self.transform.apply(Row::Logits(before));
+            rows.extend_from_slice(before);
+            if !random.flip(p[guess] / q[guess]) {
+                let left = if self.is_theirs { None } else { residual(&p, &q) };
+                chain.push(random.pick(&left.unwrap_or(p)) as Token);
+                continue;
+            }
+            chain.push(guess as Token);
+            if chain.len() <= tree.max_depth() {
+                rows.extend_from_slice(behind);
+                chain.push(random.pick(&self.transform.apply(Row::Logits(behind))) as Token);
+            }
+        }
+        let mut draft = DraftTree::root(root);
+        for (parent, &token) in chain[1..].iter().enumerate() {
+            draft.push(parent, Candidate { token, probability: 1.0 });
+        }
+        rows.resize(chain.len() * VOCAB, 0.0);
+        Ok(Proposal::drawn(draft, Some(rows), SamplingScheme::Independent))
+    }
+}
+
+/// The negative control that is the authors' code: after a rejection within, a token of `p` and not of the residual is
+/// emitted, so drafts have another law than `p`, which their rows claim.
+#[test]
+fn a_token_of_p_in_place_of_a_rejected_one_changes_the_law() {
+    let (target, small) = (decoder(TINY, 1), decoder(TINY, 2));
+    let transform = Transform::new(0.8, Some(2), None).unwrap();
+    let (rule, _) = rule("sampling", transform);
+    let error = |is_theirs: bool| {
+        let part = RetrievedCache::new(retrieval(4, 2));
+        let mut drafter = WrittenOut { small: small.clone(), part, transform, is_theirs, text: vec![] };
+        law::error(&target, &mut drafter, &chain(2), (rule.as_ref(), &transform))
+    };
+    let (ours, theirs) = (error(false), error(true));
+    assert!(ours < 1e-12 && theirs > 1e-3, "{ours:e} {theirs:e}");
 }
 
 /// With a window longer than the text the small model drafts what it drafts with a whole cache.

@@ -70,9 +70,11 @@ pub fn drafters(decoder: &Arc<Decoder>, temperature: f64) -> Vec<(&'static str, 
 /// Drafters with embeddings of their own, by name.
 pub fn probes(decoder: &Arc<Decoder>) -> Vec<(&'static str, Make)> {
     let mut all: Vec<(&'static str, Make)> = vec![];
-    for (kind, places, members) in [(ProbeKind::Ppd, 3, 2), (ProbeKind::Pass, 4, 1), (ProbeKind::Space, 3, 1)] {
+    let pass = |two_pass| (ProbeKind::Pass, 4, 1, two_pass);
+    let kinds = [(ProbeKind::Ppd, 3, 2, false), pass(false), pass(true), (ProbeKind::Space, 3, 1, false)];
+    for (kind, places, members, two_pass) in kinds {
         let (hidden_size, vocab_size) = (decoder.config().hidden_size, decoder.config().vocab_size);
-        let shape = ProbeShape { kind, places, members, hidden_size, vocab_size, two_pass: false };
+        let shape = ProbeShape { kind, places, members, hidden_size, vocab_size, two_pass };
         let values = (0..shape.rows() * hidden_size).map(|i| ((i * 7919 % 2003) as f32 / 1001.5 - 1.0) * 0.2);
         let model = Arc::new(ProbeModel::of(shape, values.collect(), decoder.clone()));
         all.push((kind.name(), Box::new(move || Box::new(ProbeDrafter::sharing(model.clone())))));

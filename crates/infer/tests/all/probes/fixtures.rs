@@ -1,10 +1,16 @@
-//! Logits of another implementation at probes in trees.
+//! Logits of another implementation at probes in trees, and the rows of SPACE's trees.
 
+use super::decoding::{PROMPT, decoder, limits};
 use super::{load, probes};
 use crate::shared;
 use gorgon_core::Token;
-use gorgon_core::tree::{NodeInput, TokenTree};
+use gorgon_core::accept::Greedy;
+use gorgon_core::accept::random::SeededRandom;
+use gorgon_core::tree::{ChainTree, NodeInput, TokenTree};
+use gorgon_draft::drafter::{DraftContext, DraftError, Drafter, Needs, Proposal, VerifiedPass};
 use gorgon_draft::format::ProbeKind;
+use gorgon_draft::probes::ProbeDrafter;
+use gorgon_infer::{Method, Request, Session};
 use gorgon_kernels::tree_attention::AttentionMask;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::hidden_states::HiddenStates;
@@ -13,6 +19,7 @@ use gorgon_model::pass::{Inputs, PassPlan};
 use gorgon_model::target::{DecoderTarget, Target};
 use safetensors::SafeTensors;
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 struct Fixture {
@@ -143,5 +150,80 @@ fn masks_behind_a_chain_are_the_fixtures() {
         let prefix = &ids[..case["prefix_length"].as_u64().unwrap() as usize];
         let states = fixture.verify(prefix, &tree, &table);
         close(&fixture.logits(&states), &fixture.floats(&format!("space_k{k}.logits")), "space");
+    }
+}
+
+/// Probes, and the trees that they drafted.
+struct Kept {
+    inner: ProbeDrafter,
+    trees: Vec<TokenTree>,
+}
+
+impl Drafter for Kept {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+
+    fn reset(&mut self) {
+        self.inner.reset();
+    }
+
+    fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.inner.observe(pass)
+    }
+
+    fn draft(&mut self, root: Token, context: &mut DraftContext<'_>) -> Result<Proposal, DraftError> {
+        let proposal = self.inner.draft(root, context)?;
+        self.trees.push(proposal.draft.tree().clone());
+        Ok(proposal)
+    }
+}
+
+/// A tree of SPACE by its definition: the root, `k` masks, the first candidate, `k` masks and so on, `(k + 1)²` rows. A
+/// candidate sees those before it, and a mask sees what its candidate sees and the masks before it in its group.
+fn is_space(tree: &TokenTree, k: usize) {
+    assert_eq!(tree.len(), (k + 1) * (k + 1));
+    // The number of a row's group, and its place in there; the candidate is in place 0.
+    let place = |row: usize| (row / (k + 1), row % (k + 1));
+    let sees = |row: usize, other: usize| match (place(row), place(other)) {
+        ((group, _), (others, 0)) => others <= group,
+        ((group, mask), (others, before)) => others == group && before <= mask,
+    };
+    let mask = AttentionMask::in_tree(tree.parents());
+    assert_eq!(mask.rows(), tree.len());
+    for row in 0..tree.len() {
+        let want: Vec<usize> = (0..tree.len()).filter(|&other| sees(row, other)).collect();
+        let seen: Vec<usize> = (0..mask.count(row)).map(|index| mask.nth(row, index)).collect();
+        assert_eq!(seen, want, "row {row} of k = {k}");
+        let (group, mask) = place(row);
+        assert_eq!((tree.depths()[row], tree.is_probe(row)), (group + mask, mask > 0), "row {row} of k = {k}");
+        // One embedding stands in all places.
+        assert!(mask == 0 || tree.input(row) == NodeInput::Embedding(0), "row {row} of k = {k}");
+    }
+}
+
+/// Behind the step that looks ahead, every step of decoding has the rows of the definition.
+#[test]
+fn rows_of_a_step_are_those_of_the_definition() {
+    let decoder = decoder();
+    for k in 1..=7 {
+        let values = vec![0.1; decoder.config().hidden_size];
+        let model = probes(&decoder, (ProbeKind::Space, k, 1, false), values);
+        let mut drafter = Kept { inner: ProbeDrafter::new(model), trees: vec![] };
+        let mut target = DecoderTarget::new(decoder.clone(), 96, drafter.needs().hooks);
+        let (tree, limits, random) = (ChainTree::new(k).unwrap(), limits(12), &mut SeededRandom::new(1));
+        Session::new(&mut target, &mut drafter)
+            .generate(Method { tree: &tree, rule: &Greedy }, Request::new(&PROMPT, &limits, random), &mut |_| {
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        let [first, others @ ..] = &drafter.trees[..] else { panic!("no step") };
+        assert_eq!((first.len(), first.probes()), (k + 1, k));
+        assert!(!others.is_empty());
+        others.iter().for_each(|tree| is_space(tree, k));
     }
 }

@@ -6,12 +6,14 @@ use crate::composed::models::{Misstating, TINY, decoder, generate, rule};
 use crate::every_drafter;
 use crate::training_free::kangaroo;
 use crate::training_free::kinds::{and_skip, of_store};
+use gorgon_core::Token;
 use gorgon_core::accept::SamplingScheme;
 use gorgon_core::dist::Transform;
 use gorgon_core::tree::{ChainTree, FixedTree, OwnTree, TreeBuilder, TreeShape, TrellisTree};
 use gorgon_draft::draft_model::DraftSampling;
 use gorgon_draft::drafter::{Drafter, Proposal, Source};
 use gorgon_draft::kangaroo::KangarooDrafter;
+use gorgon_draft::store::StoreFile;
 use gorgon_draft::training_free::TrainingFree;
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::FloatFormat;
@@ -36,6 +38,10 @@ const METHODS: &[&str] = &[
     "swift:50",
 ];
 
+/// Tokens that may follow the prompt. Behind two of them the match in a store of these texts is so much longer than the
+/// text's own that `suffix` goes by it.
+const ANSWERS: [[Token; 4]; 3] = [[0, 1, 2, 2], [1, 1, 0, 2], [2, 0, 1, 1]];
+
 /// Makes a drafter that serves a rule.
 type Make = Box<dyn Fn(DraftSampling) -> Box<dyn Drafter>>;
 type Trees = Vec<Box<dyn TreeBuilder>>;
@@ -50,11 +56,26 @@ fn trees(method: Option<&TrainingFree>) -> Trees {
     all.into_iter().filter(|tree| method.is_none_or(|method| method.check_tree(&tree.kind()).is_ok())).collect()
 }
 
+/// Methods that draft from a live store with answers in it. It belongs to another drafter, which takes up no more, so
+/// that all runs draft alike.
+fn of_live_store() -> Vec<TrainingFree> {
+    let (mut owner, mut shared) = (StoreFile::named("live").unwrap().opened().unwrap(), None);
+    owner.share(&mut shared);
+    ANSWERS.iter().for_each(|answer| owner.add(&[law::PROMPT, answer].concat()));
+    let reader = |name: &str| {
+        let mut method = TrainingFree::parse(name, "live").unwrap().unwrap().opened().unwrap();
+        method.store_mut().unwrap().share(&mut shared);
+        assert_eq!(method.store().unwrap().store().unwrap().documents(), ANSWERS.len());
+        method
+    };
+    ["suffix", "rest"].map(reader).into()
+}
+
 /// Drafters by name, and the trees that they take.
 fn drafters(target: &Arc<Decoder>) -> Vec<(String, Make, Trees)> {
     let mut all: Vec<(String, Make, Trees)> = vec![];
     let stored = of_store(&[&[1, 0, 2, 1, 2, 0], &[0, 1, 1, 0, 2], &[2, 1, 0, 0, 1, 2]]);
-    for method in and_skip(METHODS).into_iter().chain(stored) {
+    for method in and_skip(METHODS).into_iter().chain(stored).chain(of_live_store()) {
         assert!(method.check(target.config()).is_ok(), "{method}");
         let (name, trees) = (method.to_string(), trees(Some(&method)));
         all.push((name, Box::new(move |sampling| method.drafter_for(sampling)), trees));

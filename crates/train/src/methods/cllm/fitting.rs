@@ -100,7 +100,9 @@ impl CllmFitting {
         let augments = self.config.augmented && !held_out && state + 2 < one.states.len();
         let augmented = augments.then(|| augmented(&one.states[state], one.fixed_point(), &mut random));
         let (target, state) = (&one.states[target], &one.states[state]);
-        let drawn = Sample { prefix: &ids[..one.prefix], text: one.fixed_point(), target, state };
+        let prefix = &ids[..one.prefix];
+        let labelled = (!self.config.prompts).then(|| &row.example.assistant[..one.prefix]);
+        let drawn = Sample { prefix, text: one.fixed_point(), labelled, target, state };
         Some(State { drawn, augmented })
     }
 

@@ -15,8 +15,10 @@ use gorgon_kernels::projected::Projected;
 pub struct Sample<'a> {
     /// `x`.
     pub prefix: &'a [Token],
-    /// `y*`: the text whose cross-entropy counts is `x` with this.
+    /// `y*`: the text is `x` with this.
     pub text: &'a [Token],
+    /// Whether the cross-entropy of each token of `x` counts; `None` if all do. That of `y*` does.
+    pub labelled: Option<&'a [bool]>,
     /// `y*`, or the next state: the state is compared with it.
     pub target: &'a [Token],
     /// `y`, as long as the target.
@@ -27,6 +29,12 @@ impl Sample<'_> {
     /// Tokens before the first difference.
     fn agreeing(&self) -> usize {
         self.target.iter().zip(self.state).take_while(|(a, b)| a == b).count()
+    }
+
+    /// Places of the text whose cross-entropy counts. Nothing tells the first token.
+    fn labelled(&self) -> impl Iterator<Item = usize> + '_ {
+        let (prefix, all) = (self.prefix.len(), self.prefix.len() + self.text.len());
+        (1..all).filter(move |&at| at >= prefix || self.labelled.is_none_or(|labelled| labelled[at]))
     }
 
     /// Places of the block whose contexts differ.
@@ -86,10 +94,11 @@ impl Rows {
         let mut rows = Self::default();
         for (number, sample) in samples.iter().enumerate() {
             let start = rows.push(sample.prefix, sample.text);
-            let tokens = sample.prefix.len() + sample.text.len();
-            rows.text.extend((start..start + tokens - 1).map(|row| row as i32));
-            rows.labels.extend_from_slice(&rows.packed.tokens[start + 1..start + tokens]);
-            rows.read.extend(std::iter::repeat_n(number, tokens - 1));
+            for place in sample.labelled() {
+                rows.text.push((start + place - 1) as i32);
+                rows.labels.push(rows.packed.tokens[start + place]);
+                rows.read.push(number);
+            }
             if sample.differing().is_empty() {
                 continue;
             }
@@ -114,7 +123,7 @@ impl Rows {
 }
 
 impl ConsistencyLoss<'_> {
-    /// Losses of some samples, each with at least two tokens.
+    /// Losses of some samples, each with a token that counts.
     ///
     /// # Shapes
     /// `weights` as in [`Llama::parameters`], flat; tracked where gradients are wanted.
@@ -150,15 +159,15 @@ impl ConsistencyLoss<'_> {
     }
 
     fn add_text(&self, hidden: &Tensor<2>, rows: &Rows, samples: &[Sample<'_>], found: &mut ConsistencyFound) {
-        let count = |sample: usize| (samples[sample].prefix.len() + samples[sample].text.len() - 1) as f64;
-        let scales: Vec<f32> = rows.read.iter().map(|&sample| (self.text / count(sample)) as f32).collect();
+        let counts: Vec<f64> = samples.iter().map(|sample| sample.labelled().count() as f64).collect();
+        let scales: Vec<f32> = rows.read.iter().map(|&sample| (self.text / counts[sample]) as f32).collect();
         let text = select(hidden, &rows.text);
         let own = text.clone().inner();
         let labels = Labels { tokens: &rows.labels, scales: &scales };
         let crossed = linear_cross_entropy(&own, self.lm_head, labels, self.chunk_rows, self.fits_lm_head);
         let (margins, d_smooth) = self.smoothed(&own, rows, &scales, found);
         for ((&sample, loss), margin) in rows.read.iter().zip(&crossed.losses).zip(margins) {
-            found.text[sample] += f64::from(loss + margin) / count(sample);
+            found.text[sample] += f64::from(loss + margin) / counts[sample];
         }
         found.carry.add(text, crossed.d_hidden + d_smooth);
         found.add_lm_head(crossed.d_weight);
