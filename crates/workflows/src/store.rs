@@ -38,7 +38,7 @@ pub struct Options {
 /// # Errors
 /// When a file cannot be read, holds nothing of use, or was made with another tokenizer, or the store cannot be written.
 pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
-    check_output(&options.out)?;
+    let replaces = check_output(&options.out)?;
     let dir = load::folder(&options.model, settings)?;
     let tokenizer = files::tokenizer_hash(&dir)?;
     let renderer = prompts::renderer(&dir, None, settings)?;
@@ -57,6 +57,9 @@ pub fn build(options: &Options, settings: &Settings) -> Result<Value, Failure> {
         }
     }
     builder.write(&options.out, &tokenizer).map_err(failed)?;
+    if replaces {
+        settings.console.say(format!("note: {}: replaced the store that was there", options.out.display()));
+    }
     inspect(&options.out)
 }
 
@@ -79,15 +82,15 @@ pub fn save(url: &str, out: &Path) -> Result<Value, Failure> {
     inspect(out)
 }
 
-/// Fails early where no store can be written, or another file would be lost.
-fn check_output(out: &Path) -> Result<(), Failure> {
+/// Fails early where no store can be written, or another file would be lost. Returns whether a store is there.
+fn check_output(out: &Path) -> Result<bool, Failure> {
     files::check_output(out)?;
-    let is_empty = out.metadata().is_ok_and(|file| file.len() == 0);
-    if out.exists() && !is_empty && !Store::has_magic(out).map_err(|error| Failure::io(out, &error))? {
+    let is_there = out.metadata().is_ok_and(|file| file.len() > 0);
+    if is_there && !Store::has_magic(out).map_err(|error| Failure::io(out, &error))? {
         let message = format!("{}: it is there already, and it is no store", out.display());
         return Err(Failure::input(message).hint("the last argument is the file to write"));
     }
-    Ok(())
+    Ok(is_there)
 }
 
 /// Describes a store, after comparing its bytes with the hash that was written.

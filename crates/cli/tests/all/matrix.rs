@@ -205,8 +205,15 @@ fn text_of_drafters_without_heads_is_the_models_own() {
     let search = ["dev", "skip", "--model", model_of_six, "--prompts", &bench.prompts, "--out", &searched];
     finished(&[&search[..], &few].concat(), &[]);
     bench.accepted(model_of_six, &["chain:4"], &["--drafter", &format!("skip:{searched}")]);
-    let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
-    finished(&["store", "build", &data, "--model", model, &store], &[]);
+    // A store of the model's own answers to the prompts, since nothing else says what a model with random weights says.
+    let (store, answers) = (bench.job.text("answers.store"), bench.job.text("answers"));
+    let config = format!(
+        "model = {model:?}\nout = {answers:?}\nprompts = [{:?}]\n[sampling]\ntemperature = 0.0\nmax_new_tokens = 24\n",
+        bench.prompts
+    );
+    bench.job.write("answers.toml", &config);
+    finished(&["distill", "-c", &bench.job.text("answers.toml")], &[]);
+    finished(&["store", "build", &answers, "--model", model, &store], &[]);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2"), "suffix:live:1".into()] {
         bench.check(model, TREES, &["--drafter", &drafter]);
         bench.check(model, BUDGET, &["--drafter", &drafter]);
@@ -223,8 +230,15 @@ fn text_of_drafters_without_heads_is_the_models_own() {
 #[test]
 fn text_that_is_looked_up_in_a_store_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
-    let (store, data) = (bench.job.text("answers.store"), bench.job.text("data"));
-    finished(&["store", "build", &data, "--model", model, &store], &[]);
+    // A store of the model's own answers to the prompts, since nothing else says what a model with random weights says.
+    let (store, answers) = (bench.job.text("answers.store"), bench.job.text("answers"));
+    let config = format!(
+        "model = {model:?}\nout = {answers:?}\nprompts = [{:?}]\n[sampling]\ntemperature = 0.0\nmax_new_tokens = 24\n",
+        bench.prompts
+    );
+    bench.job.write("answers.toml", &config);
+    finished(&["distill", "-c", &bench.job.text("answers.toml")], &[]);
+    finished(&["store", "build", &answers, "--model", model, &store], &[]);
     bench.check(model, &["own:16,6", "mc_sim_7b_63"], &["--drafter", &format!("rest:{store}")]);
     let run = bench.train("medusa", &["method=\"medusa\""]);
     let stored = format!("suffix:{store},else=auto");
