@@ -47,16 +47,27 @@ pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
         hint.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    let failure = Failure::input(message.trim_start_matches("error: "));
+    let mut lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let (first, named) = (lines.next().unwrap_or_default(), lines.collect::<Vec<_>>().join(", "));
+    let failure = Failure::input(format!("{} {named}", first.trim_start_matches("error: ")).trim_end());
     let suggestions = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let suggested = suggestions.into_iter().find_map(|kind| error.get(kind));
     printer::set_up(Style::of_wrong_usage());
     printer::failure(&match suggested {
         Some(ContextValue::String(name)) => failure.hint(format!("did you mean {name}?")),
         Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
-        _ => failure.hint(hint.unwrap_or_else(|| "see gorgon --help".into())),
+        _ => failure.hint(hint.unwrap_or_else(|| format!("see {} --help", verb(args)))),
     })
+}
+
+/// The verb that arguments name, as far as they do.
+fn verb(args: &[OsString]) -> String {
+    let (mut words, mut command) = (vec!["gorgon".to_owned()], Cli::command());
+    for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
+        let Some(inner) = command.find_subcommand(word).cloned() else { break };
+        (command, _) = (inner, words.push(word.to_owned()));
+    }
+    words.join(" ")
 }
 
 /// The hint for a wrong value that no argument gives: which variable of the environment does.

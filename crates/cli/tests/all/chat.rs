@@ -41,7 +41,7 @@ fn number(value: &Value, key: &str) -> usize {
 
 #[test]
 fn a_turn_reads_its_own_tokens_only() {
-    for drafter in ["none", "ngram:2"] {
+    for drafter in ["none", "ngram:2", "early-exit:2"] {
         let message = "What is 12 plus 7?\n".repeat(6);
         let document = chat(&["--drafter", drafter, "--max-new-tokens", "40"], &message);
         let turns = document["turns"].as_array().unwrap();

@@ -89,6 +89,20 @@ impl Bench {
         inside.next().unwrap()
     }
 
+    /// A store of a model's own answers to the prompts: nothing else says what a model with random weights says.
+    fn store_of(&self, model: &str) -> String {
+        let (store, answers) = (self.job.text("answers.store"), self.job.text("answers"));
+        let config = format!(
+            "model = {model:?}\nout = {answers:?}\nprompts = [{:?}]\n[sampling]\ntemperature = 0.0\n\
+             max_new_tokens = 24\n",
+            self.prompts
+        );
+        self.job.write("answers.toml", &config);
+        finished(&["distill", "-c", &self.job.text("answers.toml")], &[]);
+        finished(&["store", "build", &answers, "--model", model, &store], &[]);
+        store
+    }
+
     /// Greedy text with every tree and rule, and the distribution of sampled text with one tree. Without a draft that
     /// was accepted in any of them, they would show nothing.
     fn check(&self, model: &str, trees: &[&str], drafts: &[&str]) {
@@ -205,15 +219,7 @@ fn text_of_drafters_without_heads_is_the_models_own() {
     let search = ["dev", "skip", "--model", model_of_six, "--prompts", &bench.prompts, "--out", &searched];
     finished(&[&search[..], &few].concat(), &[]);
     bench.accepted(model_of_six, &["chain:4"], &["--drafter", &format!("skip:{searched}")]);
-    // A store of the model's own answers to the prompts, since nothing else says what a model with random weights says.
-    let (store, answers) = (bench.job.text("answers.store"), bench.job.text("answers"));
-    let config = format!(
-        "model = {model:?}\nout = {answers:?}\nprompts = [{:?}]\n[sampling]\ntemperature = 0.0\nmax_new_tokens = 24\n",
-        bench.prompts
-    );
-    bench.job.write("answers.toml", &config);
-    finished(&["distill", "-c", &bench.job.text("answers.toml")], &[]);
-    finished(&["store", "build", &answers, "--model", model, &store], &[]);
+    let store = bench.store_of(model);
     for drafter in [format!("suffix:{store}"), format!("rest:{store},else=ngram:2"), "suffix:live:1".into()] {
         bench.check(model, TREES, &["--drafter", &drafter]);
         bench.check(model, BUDGET, &["--drafter", &drafter]);
@@ -230,15 +236,7 @@ fn text_of_drafters_without_heads_is_the_models_own() {
 #[test]
 fn text_that_is_looked_up_in_a_store_is_the_models_own() {
     let (bench, model) = (Bench::new(), backbone().to_str().unwrap());
-    // A store of the model's own answers to the prompts, since nothing else says what a model with random weights says.
-    let (store, answers) = (bench.job.text("answers.store"), bench.job.text("answers"));
-    let config = format!(
-        "model = {model:?}\nout = {answers:?}\nprompts = [{:?}]\n[sampling]\ntemperature = 0.0\nmax_new_tokens = 24\n",
-        bench.prompts
-    );
-    bench.job.write("answers.toml", &config);
-    finished(&["distill", "-c", &bench.job.text("answers.toml")], &[]);
-    finished(&["store", "build", &answers, "--model", model, &store], &[]);
+    let store = bench.store_of(model);
     bench.check(model, &["own:16,6", "mc_sim_7b_63"], &["--drafter", &format!("rest:{store}")]);
     let run = bench.train("medusa", &["method=\"medusa\""]);
     let stored = format!("suffix:{store},else=auto");

@@ -122,7 +122,12 @@ fn self_contained(file: &Path, model: &str, data: &Path) -> toml::Table {
         let data = if ON_DATA.contains(&method) { data.into() } else { data.join("none") };
         keys.insert("data".into(), data.to_str().unwrap().into());
     }
+    let held_out = root().join("datasets/tiny-chat/held_out.jsonl").display().to_string();
+    if let Some(prompts) = keys.get_mut("prompts") {
+        *prompts = vec![held_out.clone()].into();
+    }
     for (table, key, value) in [
+        ("data", "files", vec![held_out].into()),
         ("distill_spec", "draft", model.into()),
         ("tokenizer", "from", model.into()),
         ("tokenizer", "size", toml::Value::Integer(1000)),
@@ -148,10 +153,9 @@ fn configs_of_the_small_model_are_planned() {
     finished(&["distill", "-c", answers.to_str().unwrap(), &from, &out, "synthetic.dialogues=40"], &[]);
     finished(&["dev", "trajectories", data.to_str().unwrap(), "--model", &model], &[]);
     let mut planned = 0;
-    for file in root().join("configs").read_dir().unwrap().map(|file| file.unwrap().path()) {
-        if !file.to_str().is_some_and(|name| name.ends_with("-tiny.toml")) {
-            continue;
-        }
+    let own = root().join("configs").read_dir().unwrap().map(|file| file.unwrap().path());
+    let own = own.filter(|file| file.extension().is_some_and(|extension| extension == "toml"));
+    for file in own.chain([root().join("configs/recipes/chat-8m/pretrain.toml")]) {
         let keys = self_contained(&file, &model, &data);
         std::fs::write(&config, keys.to_string()).unwrap();
         let verb: &[&str] = match (keys.contains_key("method"), keys.contains_key("sampling")) {

@@ -18,11 +18,8 @@ pub struct CllmConfig {
     /// Whether half of a state's wrong tokens, drawn at random, are corrected where at least two iterations are left. The
     /// first wrong one stays.
     pub augmented: bool,
-    /// Weight `ω` of the cross-entropy of the text relative to the consistency loss.
+    /// Weight `ω` of the cross-entropy of the answers relative to the consistency loss.
     pub omega: f64,
-    /// Whether that cross-entropy covers the tokens of prompts too, as in the authors' code. If not, it covers those of
-    /// answers.
-    pub prompts: bool,
     /// Share of each label's weight that all tokens of the vocabulary share in the cross-entropy, from 0 to 1.
     pub label_smoothing: f64,
     /// Bound on the mean KL divergence to the original on held-out answers, in nats per token. A run beyond it is
@@ -51,7 +48,7 @@ pub enum Consistency {
 }
 
 impl Default for CllmConfig {
-    /// The authors', but for prompts.
+    /// The authors'.
     fn default() -> Self {
         Self {
             weights: FittedWeights::Lora,
@@ -59,7 +56,6 @@ impl Default for CllmConfig {
             consistency: Consistency::Global,
             augmented: false,
             omega: 10.0,
-            prompts: false,
             label_smoothing: 0.1,
             kl_bound: 0.05,
         }

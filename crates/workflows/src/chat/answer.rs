@@ -75,10 +75,11 @@ impl Answer {
         per_step(&self.accepted)
     }
 
-    /// How many times as fast its steps were as plain steps of the measured length.
+    /// How many times as fast its steps were as plain steps of the measured length. A drafted step takes at least as long
+    /// as a plain one, so it is no more than the tokens per step, whatever disturbed the measurement.
     pub fn speedup(&self) -> Option<f64> {
         let plain = self.plain_step.filter(|_| self.drafted)?;
-        Some(rate(self.decoded(), self.step_time)? * plain.as_secs_f64())
+        Some((rate(self.decoded(), self.step_time)? * plain.as_secs_f64()).min(self.tokens_per_step()?))
     }
 
     /// For programs.

@@ -19,15 +19,26 @@ fn comment(text: &str) -> String {
     text.lines().map(|line| format!("# {}\n", wrapped(line, "# "))).collect()
 }
 
+/// A description with each paragraph and each item of a list in a line of its own, to be wrapped anew.
+fn paragraphs(text: &str) -> String {
+    text.lines().fold(String::new(), |mut joined, line| {
+        if !joined.is_empty() {
+            let begins = line.trim().is_empty() || line.starts_with("- ") || joined.ends_with('\n');
+            joined.push(if begins { '\n' } else { ' ' });
+        }
+        joined + line.trim()
+    })
+}
+
 fn write_table(table: &Table, schema: &Json, path: &str, text: &mut String) {
     let (tables, keys): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| value.is_table());
     for (key, value) in keys {
-        text.push_str(&comment(description(&schema["properties"][key])));
+        text.push_str(&comment(&paragraphs(description(&schema["properties"][key]))));
         text.push_str(&format!("{key} = {value}\n"));
     }
     for (key, value) in tables {
         let (path, inner) = (joined(path, key), &schema["properties"][key]);
-        text.push_str(&format!("\n{}[{path}]\n", comment(description(inner))));
+        text.push_str(&format!("\n{}[{path}]\n", comment(&paragraphs(description(inner)))));
         if let Value::Table(table) = value {
             write_table(table, present(inner), &path, text);
         }

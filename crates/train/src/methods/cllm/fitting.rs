@@ -100,8 +100,7 @@ impl CllmFitting {
         let augments = self.config.augmented && !held_out && state + 2 < one.states.len();
         let augmented = augments.then(|| augmented(&one.states[state], one.fixed_point(), &mut random));
         let (target, state) = (&one.states[target], &one.states[state]);
-        let prefix = &ids[..one.prefix];
-        let labelled = (!self.config.prompts).then(|| &row.example.assistant[..one.prefix]);
+        let (prefix, labelled) = (&ids[..one.prefix], Some(&row.example.assistant[..one.prefix]));
         let drawn = Sample { prefix, text: one.fixed_point(), labelled, target, state };
         Some(State { drawn, augmented })
     }
