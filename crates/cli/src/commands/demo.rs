@@ -80,6 +80,9 @@ fn finish(args: &Demo, run: &str, document: &Value, started: Instant, settings: 
         printer::line(&format!("gorgon chat --model {} --heads {run}", args.model));
     } else {
         let [model, heads] = ["model", "heads"].map(|name| grown.join(name).display().to_string());
-        printer::line(&format!("gorgon chat --model {model} --heads {heads}"));
+        // The tree was calibrated in the fastest number format.
+        let format = document["grown"]["formats"][0]["options"].as_str();
+        let format = format.map_or_else(String::new, |options| format!(" {options}"));
+        printer::line(&format!("gorgon chat --model {model} --heads {heads}{format}"));
     }
 }

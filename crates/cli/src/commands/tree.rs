@@ -15,6 +15,7 @@ use gorgon_workflows::drafting::stored_tree::{self, TREE_FILE};
 use gorgon_workflows::failure::Failure;
 use gorgon_workflows::load;
 use gorgon_workflows::measuring::calibration::{measure_and_store, store_record};
+use gorgon_workflows::units;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -49,8 +50,8 @@ fn sequoia(args: &Sequoia, settings: &Settings) -> Result<ExitCode, Failure> {
         false => {
             printer::piece(&picture(&choice.shape));
             printer::line(&format!(
-                "{} nodes, {:.2} tokens per step expected, {:.2} times as fast as plain decoding expected",
-                choice.shape.len(),
+                "{}, {:.2} tokens per step expected, {:.2} times as fast as plain decoding expected",
+                units::of(choice.shape.len() - 1, "draft"),
                 choice.tokens,
                 choice.speedup
             ));

@@ -58,7 +58,7 @@ impl Fitted {
             let number = |key: &str| evaluation.get(key).and_then(Value::as_f64);
             number("tau").or_else(|| number("loss").map(|loss| -loss))
         };
-        let departure = evaluations.clone().last().and_then(|last| Departure::deserialize(last).ok());
+        let departure = evaluations.clone().next_back().and_then(|last| Departure::deserialize(last).ok());
         let score = evaluations.filter_map(of).fold(f64::NEG_INFINITY, f64::max);
         let parameters = fitted_parts(run).iter().map(|folder| count(folder)).sum::<Result<_, _>>()?;
         let text = std::fs::read_to_string(seconds).unwrap_or_default();

@@ -120,8 +120,8 @@ impl Plan {
         parts.push(format!("disk {} / {}", bytes(disk), bytes(measured.disk)));
         if let (Some(planned), Some(fitted)) = (self.seconds, seconds) {
             let corrected =
-                measured.corrected.map(|s| format!(", {} by the first steps", duration(s))).unwrap_or_default();
-            parts.push(format!("fitting {}{corrected} / {}", duration(planned), duration(fitted)));
+                measured.corrected.map(|s| format!(" ({} by the first steps)", duration(s))).unwrap_or_default();
+            parts.push(format!("fitting {} / {}{corrected}", duration(planned), duration(fitted)));
         }
         let line = format!("planned / measured: {}", parts.join("; "));
         settings.console.say(line);

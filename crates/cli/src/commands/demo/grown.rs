@@ -108,9 +108,10 @@ fn grown(
         let disk = bytes(files::folder_bytes(&args.dir.join(FOLDER)));
         printer::line(&format!("{}: {} ({disk})", body.model.display(), grow::described(body.parameters)));
         let Equality { prompts, same_text, positions, greatest_difference } = equality;
+        let difference = if greatest_difference == 0.0 { "0".into() } else { format!("{greatest_difference:e}") };
         printer::line(&format!(
             "{same_text} of {prompts} answers have the same text in both bodies; over {positions} positions logits differ \
-             by at most {greatest_difference:e}"
+             by at most {difference}"
         ));
     }
     Ok((body, equality))

@@ -5,6 +5,7 @@ use gorgon_bench::record::DecodedTree;
 use gorgon_core::tree::TreeShape;
 use gorgon_runs::table::{Column, Table};
 use gorgon_workflows::measuring::calibration::Calibrated;
+use gorgon_workflows::units;
 
 /// Prints the tables and the picture.
 pub fn report(found: &Calibrated) {
@@ -32,8 +33,8 @@ pub fn report(found: &Calibrated) {
     if choice.shape.len() > 1 {
         printer::piece(&picture(&choice.shape));
         printer::line(&format!(
-            "{} nodes, {:.2} tokens per step expected, {:.2} times as fast as plain decoding expected",
-            choice.shape.len(),
+            "{}, {:.2} tokens per step expected, {:.2} times as fast as plain decoding expected",
+            units::of(choice.shape.len() - 1, "draft"),
             choice.expected_tokens,
             choice.expected_speedup
         ));
