@@ -200,8 +200,7 @@ fn where_no_tree_pays_measurements_take_the_best_with_drafts() {
     assert!(json(&bench)["summary"]["nodes_per_step"].as_f64().unwrap() > 1.0);
     assert!(!stderr(&bench).contains("hint:"), "calibrated heads need no calibration: {}", stderr(&bench));
     let verify = gorgon(&[&["verify", "--json"][..], &base].concat());
-    assert_ne!(verify.status.code(), Some(2), "{}", stderr(&verify));
-    assert_eq!(json(&verify)["diverged"], 0);
+    assert_eq!(json(&verify)["diverged"], 0, "{}", stderr(&verify));
     assert!(stderr(&verify).contains("no tree to beat plain decoding"), "{}", stderr(&verify));
     let generate = json(&gorgon(&["generate", "--model", model.name(), "--heads", heads, "--ids", "1", "--json"]));
     assert_eq!(generate["drafter"], "none", "decoding itself stays plain");
