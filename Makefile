@@ -74,7 +74,7 @@ test-push-cli: ## gorgon export --push there (builds everything with hf-hub, som
 
 docs: ## The documentation as a book, target/book/index.html (needs mdbook: cargo install mdbook --locked)
 	@command -v $(MDBOOK) > /dev/null || { echo "error: $(MDBOOK) not found"; echo "hint: cargo install mdbook --locked, or MDBOOK=PATH"; exit 1; }
-	$(MDBOOK) build docs
+	@out=$$($(MDBOOK) build docs 2>&1); status=$$?; echo "$$out"; test $$status = 0 && ! echo "$$out" | grep WARN
 
 docs-check: build ## Every command of README and docs run in a scratch copy, its output compared; links, widths, names (some minutes)
 	python3 scripts/docs_check.py $(GORGON)
