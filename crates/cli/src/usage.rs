@@ -65,7 +65,8 @@ fn verb(args: &[OsString]) -> String {
     let (mut words, mut command) = (vec!["gorgon".to_owned()], Cli::command());
     for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
         let Some(inner) = command.find_subcommand(word).cloned() else { break };
-        (command, _) = (inner, words.push(word.to_owned()));
+        command = inner;
+        words.push(word.to_owned());
     }
     words.join(" ")
 }

@@ -141,7 +141,7 @@ struct WrittenOut {
     small: Arc<Decoder>,
     part: RetrievedCache,
     transform: Transform,
-    /// Whether a token in place of a rejected one is drawn from `p`, as the authors' code does, not from the residual.
+    /// If true, the token after a rejection is drawn from `p`, as in the authors' code; if false, from the residual.
     is_theirs: bool,
     text: Vec<Token>,
 }

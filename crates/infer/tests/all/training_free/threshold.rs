@@ -143,7 +143,7 @@ impl Recomputed {
         }
     }
 
-    /// Whether the drafter goes on after a first draft that has the probability of a rung.
+    /// Whether the drafter drafts a second token where the first one has this rung's probability.
     fn goes_on(&mut self, rung: usize) -> bool {
         let chain = ChainTree::new(DEPTH).unwrap();
         let (tree, mut random) = (CoupledTree::plain(&chain), SeededRandom::new(0));

@@ -17,7 +17,7 @@ pub struct Sample<'a> {
     pub prefix: &'a [Token],
     /// `y*`: the text is `x` with this.
     pub text: &'a [Token],
-    /// Whether the cross-entropy of each token of `x` counts; `None` if all do. That of `y*` does.
+    /// Which tokens of `x` have a cross-entropy that counts; `None`: all of them. Those of `y*` always do.
     pub labelled: Option<&'a [bool]>,
     /// `y*`, or the next state: the state is compared with it.
     pub target: &'a [Token],
