@@ -93,7 +93,7 @@ impl Settings {
 }
 
 /// The version, commit and features of this program.
-fn build() -> Build {
+pub fn build() -> Build {
     let optional = [("cuda", cfg!(feature = "cuda")), ("wgpu", cfg!(feature = "wgpu")), ("mpi", cfg!(feature = "mpi"))];
     let built = optional.into_iter().filter(|(_, built)| *built).map(|(name, _)| name);
     Build {

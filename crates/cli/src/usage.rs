@@ -2,12 +2,14 @@
 
 use crate::args::Cli;
 use crate::printer::{self, Style};
+use crate::settings::build;
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gorgon_core::suggest::closest;
 use gorgon_runs::visible;
 use gorgon_workflows::config::Kind;
 use gorgon_workflows::failure::Failure;
+use serde_json::json;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -41,8 +43,12 @@ pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
         hint.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
         return ExitCode::from(2);
     }
-    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if is_help || !json {
+    let missing = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
+    let is_missing = missing.contains(&error.kind());
+    if json && (is_missing || !error.use_stderr()) {
+        return asked_for(&error, is_missing, args);
+    }
+    if !json {
         let _ = error.print();
         hint.iter().for_each(|hint| printer::complain(&format!("hint: {hint}")));
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
@@ -58,6 +64,20 @@ pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
         Some(ContextValue::Strings(names)) => failure.hint(format!("did you mean {}?", names.join(" or "))),
         _ => failure.hint(hint.unwrap_or_else(|| format!("see {} --help", verb(args)))),
     })
+}
+
+/// Help or version as a document, or the error where a verb is missing.
+fn asked_for(error: &clap::Error, is_missing: bool, args: &[OsString]) -> ExitCode {
+    printer::set_up(Style::of_wrong_usage());
+    if is_missing {
+        let missing = format!("{} needs a verb", verb(args));
+        return printer::failure(&Failure::input(missing).hint(format!("see {} --help", verb(args))));
+    }
+    printer::document(&match error.kind() {
+        ErrorKind::DisplayVersion => json!(build()).to_string(),
+        _ => json!({ "help": error.to_string() }).to_string(),
+    });
+    ExitCode::SUCCESS
 }
 
 /// The verb that arguments name, as far as they do.

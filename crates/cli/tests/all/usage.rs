@@ -64,6 +64,40 @@ fn wrong_numbers_say_what_is_expected_and_where_they_are() {
     assert!(said.contains("hint: the value comes from the environment variable GORGON_THREADS"), "{said}");
 }
 
+/// Help and version are documents too, and a missing verb is an error with a hint.
+#[test]
+fn help_and_version_are_json_documents_too() {
+    let version = json(&gorgon(&["--version", "--json"]));
+    assert_eq!((&version["gorgon"], &version["features"][0]), (&env!("CARGO_PKG_VERSION").into(), &"cpu".into()));
+    let text = stdout(&gorgon(&["verify", "--help"]));
+    let help = json(&gorgon(&["verify", "--help", "--json"]));
+    assert_eq!(help["help"].as_str().unwrap().trim_end(), text.trim_end());
+    for (args, missing) in [(&["--json"][..], "gorgon"), (&["store", "--json"], "gorgon store")] {
+        let output = gorgon(args);
+        assert_eq!(output.status.code(), Some(2));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["error"], format!("{missing} needs a verb"));
+        assert_eq!(document["hint"], format!("see {missing} --help"));
+    }
+}
+
+/// A panic ends the program with exit code 1 and one document, and leaves nothing half-written.
+#[test]
+fn a_panic_is_a_json_document_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("texts.store");
+    let page = folder.path().join("text.txt");
+    std::fs::write(&page, "one two three").unwrap();
+    let args = ["store", "build", page.to_str().unwrap(), "--model", TINY, store.to_str().unwrap(), "--json"];
+    let output = start(&args, &[("GORGON_CRASH_AT", "before-rename:1:panic")]).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = document["error"].as_str().unwrap();
+    assert!(error.starts_with("internal error at ") && error.contains("crash.rs:"), "{error}");
+    assert!(document["hint"].as_str().unwrap().contains("report it"));
+    assert!(!store.exists());
+}
+
 #[test]
 fn wrong_use_is_a_json_document_too() {
     let output = gorgon(&["generate", "--modle", "m", "--json"]);

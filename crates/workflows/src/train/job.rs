@@ -91,7 +91,8 @@ impl<F: OnBackbone> Job<F> {
         Ok(())
     }
 
-    /// Predicts memory beyond the state when `watch` began, disk, and time from one step.
+    /// Predicts memory beyond the state when `watch` began, disk, and time from one step. `done` steps of the run that
+    /// is resumed are behind it.
     ///
     /// # Errors
     /// When the backbone fails, or a single conversation does not fit into memory.
@@ -100,6 +101,7 @@ impl<F: OnBackbone> Job<F> {
         config: &TrainConfig,
         settings: &Settings,
         (watch, pool): (&Watch, Option<&Pool>),
+        done: u64,
     ) -> Result<Plan, Failure> {
         let data = self.objective.data();
         let (fitted, measured) = (self.count_in(data.whole()), self.count_in(&data.held_out));
@@ -131,7 +133,7 @@ impl<F: OnBackbone> Job<F> {
             disk.words()
         ));
         let fitting_them = (found.seconds / self.fit.schedule.steps.max(1) as f64 - reading).max(0.0);
-        let seconds = Some(self.report_time(config, (reading, fitting_them), settings));
+        let seconds = Some(self.report_time(config, (reading, fitting_them), done, settings));
         let FittingCost { memory, by_formula: memory_by_formula, .. } = found;
         Ok(Plan { memory, before: watch.before(), memory_by_formula, pool, disk, seconds })
     }
@@ -190,8 +192,15 @@ impl<F: OnBackbone> Job<F> {
         FeatureCache::bytes(positions, hooks, self.objective.data().features.width(), config.feature_format)
     }
 
-    /// Reports what reading and fitting take, seconds of a step each. Returns the seconds of all steps.
-    fn report_time(&self, config: &TrainConfig, (reading, fitting_them): (f64, f64), settings: &Settings) -> f64 {
+    /// Reports what reading and fitting take, seconds of a step each, for the steps behind the first `done`. Returns the
+    /// seconds of all steps.
+    fn report_time(
+        &self,
+        config: &TrainConfig,
+        (reading, fitting_them): (f64, f64),
+        done: u64,
+        settings: &Settings,
+    ) -> f64 {
         let steps = self.fit.schedule.steps as f64;
         // Cached states are computed once, before the first step; those that all stay in memory, in the first steps.
         let data = self.objective.data();
@@ -205,11 +214,19 @@ impl<F: OnBackbone> Job<F> {
             false => (0.0, reading * steps),
         };
         let seconds = during + fitting_them * steps;
-        let ahead = if before > 0.0 { format!("{} for hidden states, then ", duration(before)) } else { String::new() };
-        settings.console.say(format!(
-            "about {ahead}{} for training, evaluations apart (a step reads {reading:.2} s and fits {fitting_them:.2} s here)",
-            duration(seconds)
-        ));
+        let a_step = format!("(a step reads {reading:.2} s and fits {fitting_them:.2} s here)");
+        settings.console.say(match self.fit.schedule.steps.saturating_sub(done) {
+            0 => "all steps are done".into(),
+            left if done > 0 => {
+                let seconds = duration(seconds * left as f64 / steps);
+                format!("about {seconds} for the {left} steps left, evaluations apart {a_step}")
+            }
+            _ => {
+                let ahead = (before > 0.0).then(|| format!("{} for hidden states, then ", duration(before)));
+                let (ahead, seconds) = (ahead.unwrap_or_default(), duration(seconds));
+                format!("about {ahead}{seconds} for training, evaluations apart {a_step}")
+            }
+        });
         seconds
     }
 

@@ -83,10 +83,13 @@ impl Launch<'_> {
             return self.keep_features(&mut job);
         }
         let inputs = self.inputs(job.inputs(config), replaced)?;
+        let mut done = 0;
         if let Some((resume, _)) = resume {
-            inputs.check(&RunView::open(resume.run)?)?;
+            let run = RunView::open(resume.run)?;
+            inputs.check(&run)?;
+            done = run.steps()?.last().copied().unwrap_or(0);
         }
-        let plan = job.plan(config, settings, (&self.watch, self.pool.as_ref()))?;
+        let plan = job.plan(config, settings, (&self.watch, self.pool.as_ref()), done)?;
         if self.dry_run {
             return self.planned(&plan, job.fit.schedule.steps);
         }
