@@ -295,6 +295,12 @@ pub struct Distill {
     /// Report the plan, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// With --dry-run: plan for this many new tokens in all [default: as many as the config allows].
+    #[arg(long, value_name = "N", requires = "dry_run", value_parser = clap::value_parser!(u64).range(1..))]
+    pub assume_tokens: Option<u64>,
+    /// With --dry-run: predict hours for a device that reads its memory at this rate, in 10^9 bytes per second.
+    #[arg(long, value_name = "RATE", requires = "dry_run", value_parser = fit::positive)]
+    pub assume_bandwidth: Option<f64>,
     /// Print the resolved config as TOML, and do nothing.
     #[arg(long, conflicts_with = "dry_run")]
     pub print_config: bool,

@@ -45,7 +45,7 @@ pub fn trained(options: &Options, settings: &Settings) -> Result<Option<RunDir>,
     std::fs::create_dir_all(dir).map_err(|e| Failure::input(format!("{}: {e}", dir.display())))?;
     settings.console.say("\n== the model answers prompts");
     let data = dir.join(format!("data-{}-{}", options.dialogues, settings.seed));
-    let done = distill::execute(distill_config(options, &data, settings)?, false, settings)?;
+    let done = distill::execute(distill_config(options, &data, settings)?, settings)?;
     if !matches!(done, distill::Done::Written(_)) {
         return Ok(None);
     }

@@ -56,7 +56,7 @@ pub struct Train {
     pub assume_tflops: Option<f64>,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
     number.ok_or_else(|| "expected a number above 0".into())
 }

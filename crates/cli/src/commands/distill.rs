@@ -7,7 +7,7 @@ use crate::printer;
 use crate::settings::Settings;
 use gorgon_data::config::DistillConfig;
 use gorgon_workflows::config::Given;
-use gorgon_workflows::distill::{self, Done};
+use gorgon_workflows::distill::{self, Assumed, Done};
 use gorgon_workflows::failure::Failure;
 use serde_json::json;
 use std::path::Path;
@@ -28,12 +28,15 @@ pub fn run(args: &Distill, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let out = config.out.clone();
+    if args.dry_run {
+        let assumed = Assumed { tokens: args.assume_tokens, bandwidth: args.assume_bandwidth };
+        return Ok(super::config::planned(&distill::plan(config, args.shard, assumed, settings)?, settings));
+    }
     let done = match args.shard {
-        Some(part) => distill::execute_part(config, part, args.dry_run, settings)?,
-        None => distill::execute(config, args.dry_run, settings)?,
+        Some(part) => distill::execute_part(config, part, settings)?,
+        None => distill::execute(config, settings)?,
     };
     match done {
-        Done::Planned(plan) => Ok(super::config::planned(&plan, settings)),
         Done::Part => Ok(ended(&out, "part", settings, ExitCode::SUCCESS)),
         Done::Stopped => Ok(ended(&out, "stopped", settings, ExitCode::FAILURE)),
         Done::Written(report) => {

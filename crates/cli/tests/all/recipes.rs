@@ -17,6 +17,9 @@ const METHODS: [&str; 4] = ["medusa", "eagle3", "hydra", "mtp"];
 /// The data set that predictions are for, and the device: 60,000 conversations of 1,000 tokens.
 const TOKENS: &str = "60000000";
 const TFLOPS: &str = "100";
+/// The tokens of them that are new, and how fast the device reads its memory, in 10^9 bytes per second.
+const ANSWERS: &str = "30000000";
+const BANDWIDTH: &str = "2000";
 
 /// A model's folder without weights: its config, and another model's tokenizer in place of its own.
 fn shape(model: &str) -> tempfile::TempDir {
@@ -63,8 +66,11 @@ const INTRODUCTION: &str = "<!-- Generated. Do not edit: `GORGON_WRITE_REFERENCE
      Run `gorgon distill`, then `gorgon train`, as the first lines of each file say.\n\n\
      All numbers below are **predicted, not measured**. They come from the formulas of `--dry-run` on the model's\n\
      `config.json` alone. Training is predicted for 60,000 conversations of 1,000 tokens and a device that does\n\
-     100·10¹² floating-point operations per second. This command prints them:\n\n```\n\
-     gorgon train -c CONFIG --dry-run --assume-tokens 60000000 --assume-tflops 100\n```\n\n\
+     100·10¹² floating-point operations per second, distillation for answers that are half of these tokens and\n\
+     a device that reads 2,000·10⁹ bytes of memory per second: each step reads the weights once and caches that\n\
+     are half full. The time of reading prompts comes on top. These commands print the numbers:\n\n```\n\
+     gorgon train -c CONFIG --dry-run --assume-tokens 60000000 --assume-tflops 100\n\
+     gorgon distill -c CONFIG --dry-run --assume-tokens 30000000 --assume-bandwidth 2000\n```\n\n\
      Memory is that of fitting with all micro-batches of a step at once; the backbone's weights in 16 bits\n\
      come on top of it. For the 8B models the sum is at most 80 GB. Each micro-batch has gradients of its own,\n\
      so fewer and larger ones take less memory for the same tokens in a step. Fewer tokens in a step and\n\
@@ -77,15 +83,18 @@ const MOST_8B: f64 = 80e9;
 fn recipes_are_planned_on_shapes() {
     let mut page = String::from(INTRODUCTION);
     for model in MODELS {
-        let distill = planned(model, "distill.toml", &[]);
+        assert!(planned(model, "distill.toml", &[])["seconds"].is_null());
+        let distill = planned(model, "distill.toml", &["--assume-tokens", ANSWERS, "--assume-bandwidth", BANDWIDTH]);
         let (weights, caches) = (giga(&distill["weights_bytes"]), giga(&distill["caches_bytes"]));
         write!(
             page,
             "\n## {}\n\n`configs/recipes/{model}`. Distillation: weights {weights}, caches and logits at most {caches}\n\
-             on a CPU, for {} conversations at a time. Its time depends on the answers and is not predicted.\n\n\
+             on a CPU, for {} conversations at a time; {:.1} hours for the new tokens, whose disk is at most {}.\n\n\
              | method | parameters | memory | backbone | disk | steps | hours |\n|---|--:|--:|--:|--:|--:|--:|\n",
             hub(model),
             distill["batch_size"],
+            distill["seconds"].as_f64().unwrap() / 3600.0,
+            giga(&distill["disk_bytes_at_most"]),
         )
         .unwrap();
         for method in METHODS {

@@ -111,7 +111,7 @@ pub fn distil(comparison: &CompareConfig, settings: &Settings) -> Result<bool, F
     job.model.clone_from(&comparison.model);
     job.out.clone_from(&comparison.data);
     job.template.extend(comparison.template.clone());
-    Ok(matches!(distill::execute(job, false, settings)?, distill::Done::Written(_)))
+    Ok(matches!(distill::execute(job, settings)?, distill::Done::Written(_)))
 }
 
 /// Writes the Jacobi trajectories that methods are fitted to, where they are missing. Returns whether all that the

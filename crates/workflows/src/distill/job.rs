@@ -1,15 +1,16 @@
 //! A distillation with everything that is known before the model is loaded.
 
-use super::memory_budget;
+use super::memory_budget::{self, MemoryBudget};
+use super::{Assumed, Part};
 use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::prompts::Source;
 use crate::settings::Settings;
-use crate::units::{bytes, count, of};
+use crate::units::{bytes, count, duration, of};
 use crate::{config, files, load};
 use gorgon_core::dist::Transform;
 use gorgon_data::config::{Answers, DistillConfig};
-use gorgon_data::distill;
+use gorgon_data::distill::Prompt;
 use gorgon_data::manifest::IDENTITY;
 use gorgon_data::prompts::{self, Gathered, PromptFile};
 use gorgon_data::render::Renderer;
@@ -42,6 +43,16 @@ pub(super) struct Job {
     pub(super) transform: Transform,
     /// Drafter and tree, if the model answers with drafts.
     pub(super) drafting: Option<Drafting>,
+}
+
+impl Assumed {
+    /// Seconds of so many new tokens, where the rate is declared: each step reads the weights once, and the caches of all
+    /// conversations, which are half full on average.
+    fn seconds(&self, tokens: u64, capacity: usize, room: &MemoryBudget) -> Option<f64> {
+        let steps = tokens as f64 / room.slots.max(1) as f64;
+        let caches = room.per_token as f64 * (room.slots * capacity) as f64 / 2.0;
+        self.bandwidth.map(|rate| steps * (room.weights as f64 + caches) / (rate * 1e9))
+    }
 }
 
 /// Fails where a device or a number format is given and nothing is decoded on this machine.
@@ -93,11 +104,11 @@ impl Job {
         Ok(Self { config, dir, model, renderer, gathered, transform, drafting })
     }
 
-    /// Reports what will be done. Returns it as a document.
+    /// Reports what will be done, with the time that follows from `assumed`. Returns it as a document.
     ///
     /// # Errors
     /// When the memory that the config grants is too small.
-    pub(super) fn report_plan(&self, settings: &Settings) -> Result<Value, Failure> {
+    pub(super) fn report_plan(&self, assumed: Assumed, settings: &Settings) -> Result<Value, Failure> {
         for report in &self.gathered.reports {
             settings.console.say(report.to_string().trim_end());
         }
@@ -114,16 +125,16 @@ impl Job {
             plan.push_str(&format!("; {} to answer, {} at a time", of(servers, "server"), of(at_once, "conversation")));
             document["batch_size"] = at_once.into();
         } else if let (Answers::Model, Ok(compute)) = (self.config.answers, settings.compute()) {
-            self.plan_of_model(turns, &compute, (&mut plan, &mut document))?;
+            self.plan_of_model((turns, assumed), &compute, (&mut plan, &mut document))?;
         }
         settings.console.say(plan);
         Ok(document)
     }
 
-    /// Adds memory and tokens to a plan in words and as a document.
+    /// Adds memory, tokens, disk and time to a plan in words and as a document.
     fn plan_of_model(
         &self,
-        turns: usize,
+        (turns, assumed): (usize, Assumed),
         compute: &Compute,
         (plan, document): (&mut String, &mut Value),
     ) -> Result<(), Failure> {
@@ -140,11 +151,22 @@ impl Job {
             plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
         }
         let most = turns * self.config.sampling.max_new_tokens.min(capacity);
-        plan.push_str(&format!("; at most {} new tokens", count(most as u128)));
+        plan.push_str(&match assumed.tokens {
+            Some(tokens) => format!("; {} new tokens assumed", count(tokens.into())),
+            None => format!("; at most {} new tokens", count(most as u128)),
+        });
+        let tokens = assumed.tokens.unwrap_or(most as u64);
+        let (disk, seconds) = (self.disk(turns, tokens), assumed.seconds(tokens, capacity, &room));
+        plan.push_str(&format!("; disk at most {}", bytes(disk)));
+        if let Some(seconds) = seconds {
+            let apart = if self.drafting.is_some() { "prompts apart, without drafts" } else { "prompts apart" };
+            plan.push_str(&format!("; about {} at the assumed rate, {apart}", duration(seconds)));
+        }
         let numbers = json!({
             "batch_size": room.slots, "weights_bytes": room.weights as u64, "lm_head_copies_bytes": room.copies,
             "caches_bytes": caches, "memory_bytes": room.bytes(room.slots), "new_tokens_at_most": most,
-            "seconds": null,
+            "disk_bytes_at_most": disk, "seconds": seconds, "assumed_tokens": assumed.tokens,
+            "assumed_bandwidth": assumed.bandwidth,
         });
         if let (Some(all), Value::Object(numbers)) = (document.as_object_mut(), numbers) {
             all.extend(numbers);
@@ -152,9 +174,33 @@ impl Job {
         Ok(())
     }
 
+    /// Bytes of journal and shards at most, with so many new tokens: an id is written in digits in the journal and in four
+    /// bytes in a shard, and a text has no more tokens than bytes.
+    fn disk(&self, turns: usize, tokens: u64) -> u64 {
+        const PER_ANSWER: u64 = 100;
+        let digits = u64::from(self.model.vocab_size.max(1).ilog10()) + 1;
+        let prompts: usize = self.gathered.prompts.iter().map(Prompt::bytes).sum();
+        tokens * (digits + 1 + 4) + PER_ANSWER * turns as u64 + 4 * prompts as u64
+    }
+
     /// Tokens of a conversation at most.
     pub(super) fn capacity(&self) -> usize {
         self.config.max_tokens.min(self.model.max_positions)
+    }
+
+    /// Keeps the prompts of one part only. Returns its folder, and the identity of the whole job.
+    ///
+    /// # Errors
+    /// When answers are given and need no parts, or the part's folder is another job's.
+    pub(super) fn take_part(&mut self, part: Part) -> Result<(PathBuf, Value), Failure> {
+        if self.config.answers == Answers::Data {
+            return Err(Failure::input("--shard: given answers need no parts"));
+        }
+        let folder = part.folder(&self.config.out);
+        self.check_folder(&folder)?;
+        let identity = self.identity()?;
+        self.gathered.prompts = part.prompts(&self.gathered.prompts);
+        Ok((folder, identity))
     }
 
     /// Fails if the folder holds answers of another job. Returns whether it holds this one's.
@@ -223,7 +269,7 @@ impl Job {
     /// Rows of the answers that the data gives.
     pub(super) fn given_rows(&self) -> Result<Vec<Row>, Failure> {
         let prompts_with_answers: Vec<_> = self.gathered.prompts.iter().zip(&self.gathered.given).collect();
-        let row = |(prompt, given): (&distill::Prompt, &Vec<Option<String>>)| {
+        let row = |(prompt, given): (&Prompt, &Vec<Option<String>>)| {
             prompts::given_row(&self.renderer, prompt, given)
                 .map_err(|error| Failure::input(format!("{} line {}: {error}", prompt.source, prompt.line)))
         };

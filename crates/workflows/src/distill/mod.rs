@@ -28,8 +28,6 @@ use std::time::Instant;
 
 /// How far a distillation came.
 pub enum Done {
-    /// It was only planned; the plan as a document.
-    Planned(Value),
     /// The shards are written; a report of them.
     Written(Value),
     /// One part of the prompts is answered.
@@ -46,17 +44,41 @@ pub struct Preview {
     pub renderer: Renderer,
 }
 
-/// Does what a config says; with `dry_run`, only reports the plan.
+/// Facts that a plan cannot know, as the user declares them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Assumed {
+    /// New tokens in all; at most as many as the config allows without.
+    pub tokens: Option<u64>,
+    /// Bytes per second that the device reads from its memory, in units of 10⁹; time is unknown without.
+    pub bandwidth: Option<f64>,
+}
+
+/// Reports what a config, or one part of it, would do. Returns the plan as a document.
 ///
 /// # Errors
 /// When the config, the prompts or the model are wrong, or the output folder is another job's.
-pub fn execute(config: DistillConfig, dry_run: bool, settings: &Settings) -> Result<Done, Failure> {
+pub fn plan(
+    config: DistillConfig,
+    part: Option<Part>,
+    assumed: Assumed,
+    settings: &Settings,
+) -> Result<Value, Failure> {
+    let mut job = Job::prepare(config, settings)?;
+    match part {
+        Some(part) => job.take_part(part).map(drop)?,
+        None => job.check_folder(&job.config.out).map(drop)?,
+    }
+    job.report_plan(assumed, settings)
+}
+
+/// Does what a config says.
+///
+/// # Errors
+/// When the config, the prompts or the model are wrong, or the output folder is another job's.
+pub fn execute(config: DistillConfig, settings: &Settings) -> Result<Done, Failure> {
     let job = Job::prepare(config, settings)?;
     job.check_folder(&job.config.out)?;
-    let plan = job.report_plan(settings)?;
-    if dry_run {
-        return Ok(Done::Planned(plan));
-    }
+    job.report_plan(Assumed::default(), settings)?;
     files::check_writable(&job.config.out)?;
     std::fs::create_dir_all(&job.config.out).map_err(|e| Failure::run(format!("{}: {e}", job.config.out.display())))?;
     let folder = RunDir::open(&job.config.out)?;
@@ -79,19 +101,10 @@ pub fn execute(config: DistillConfig, dry_run: bool, settings: &Settings) -> Res
 ///
 /// # Errors
 /// When the config, the prompts or the model are wrong, or the part's folder is another job's.
-pub fn execute_part(config: DistillConfig, part: Part, dry_run: bool, settings: &Settings) -> Result<Done, Failure> {
+pub fn execute_part(config: DistillConfig, part: Part, settings: &Settings) -> Result<Done, Failure> {
     let mut job = Job::prepare(config, settings)?;
-    if job.config.answers == Answers::Data {
-        return Err(Failure::input("--shard: given answers need no parts"));
-    }
-    let folder = part.folder(&job.config.out);
-    job.check_folder(&folder)?;
-    let identity = job.identity()?;
-    job.gathered.prompts = part.prompts(&job.gathered.prompts);
-    let plan = job.report_plan(settings)?;
-    if dry_run {
-        return Ok(Done::Planned(plan));
-    }
+    let (folder, identity) = job.take_part(part)?;
+    job.report_plan(Assumed::default(), settings)?;
     files::check_writable(&folder)?;
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;
     let folder = RunDir::open(&folder)?;
@@ -116,7 +129,7 @@ pub fn execute_part(config: DistillConfig, part: Part, dry_run: bool, settings: 
 /// When the config, the prompts or the model are wrong.
 pub fn preview(config: DistillConfig, n: usize, settings: &Settings) -> Result<Preview, Failure> {
     let job = Job::prepare(config, settings)?;
-    job.report_plan(settings)?;
+    job.report_plan(Assumed::default(), settings)?;
     let prompts = &job.gathered.prompts[..n.min(job.gathered.prompts.len())];
     let rows = match job.config.answers {
         Answers::Data => job.given_rows()?.into_iter().take(n).collect(),
