@@ -12,8 +12,12 @@ use std::path::Path;
 
 /// Random heads for [`gorgon::SHAPE`].
 fn heads(dir: &Path) {
+    heads_of(dir, gorgon::SHAPE.hidden_size, gorgon::SHAPE.vocab_size);
+}
+
+/// Random heads on states of width `d`.
+pub fn heads_of(dir: &Path, d: usize, vocab: usize) {
     let config = MedusaConfig { heads: 3, own_lm_heads: false, ..MedusaConfig::default() };
-    let (d, vocab) = (gorgon::SHAPE.hidden_size, gorgon::SHAPE.vocab_size);
     let source = |spec: ParameterSpec| {
         let n = spec.shape.iter().product();
         let fill = Box::new(move |file: &mut dyn std::io::Write| {

@@ -5,6 +5,8 @@ use crate::drafter::VerifiedTree;
 use gorgon_core::tree::{Candidate, CandidateRows, CandidateSource, ChainTree, SourceError, TokenTree, TreeBuilder};
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::{HookedStates, PassOutput};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 struct Always;
 
@@ -30,20 +32,27 @@ impl Drafter for Always {
     }
 }
 
-/// Plain decoding's time for a text over the time with drafts, in units of plain steps; and the drafted steps.
-fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
+/// The time in which plain decoding makes a text over the time with drafts, and the sizes of the drafted steps. A step of
+/// `n` nodes lasts `cost(n)` plain steps, which `clock` hears of.
+fn decoded(
+    drafter: &mut FallbackDrafter,
+    cost: impl Fn(usize) -> f64,
+    accepts: impl Fn(usize) -> usize,
+    steps: usize,
+    clock: &Mutex<Duration>,
+) -> (f64, Vec<usize>) {
     let hidden = HiddenStates::Host { values: vec![0.0].into(), width: 1 };
     let output = PassOutput { hidden, hooks: HookedStates::new(), stream: None };
-    let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
     let chain = ChainTree::new(3).unwrap();
     drafter.observe(VerifiedPass::prompt(&[1; 40], &output, &[0])).unwrap();
-    let (mut tokens, mut time, mut drafted) = (0, 0.0, 0);
+    let (mut tokens, mut time, mut drafted) = (0, 0.0, vec![]);
     for step in 0..steps {
         let proposal = drafter.propose(1, &chain).unwrap();
         let nodes = proposal.draft.tree().len();
-        let emitted = if nodes > 1 { 1 + accepts(step) } else { 1 };
-        time += if nodes > 1 { cost } else { 1.0 };
-        drafted += usize::from(nodes > 1);
+        let emitted = 1 + accepts(step).min(proposal.draft.tree().max_depth());
+        *clock.lock().unwrap() += Duration::from_secs_f64(1e-3 * cost(nodes));
+        time += cost(nodes);
+        drafted.extend(Some(nodes).filter(|&nodes| nodes > 1));
         tokens += emitted;
         let path: Vec<usize> = (0..emitted).collect();
         let verified = VerifiedTree { tree: proposal.draft.tree(), path: &path, next: 1, target: None };
@@ -59,6 +68,23 @@ fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usi
             .unwrap();
     }
     (tokens as f64 / time, drafted)
+}
+
+/// As [`decoded`], with a cost that is known; the number of drafted steps.
+fn speed(cost: f64, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, usize) {
+    let mut drafter = FallbackDrafter::new(Box::new(Always), cost);
+    let cost = |nodes: usize| if nodes > 1 { cost } else { 1.0 };
+    let (speed, drafted) = decoded(&mut drafter, cost, accepts, steps, &Mutex::default());
+    (speed, drafted.len())
+}
+
+/// As [`decoded`], with steps that are timed and `known` times; each row beyond the first lasts `row` plain steps.
+fn timed_speed(row: f64, known: StepCosts, accepts: impl Fn(usize) -> usize, steps: usize) -> (f64, Vec<usize>) {
+    let clock = Arc::new(Mutex::new(Duration::ZERO));
+    let (shared, tree) = (clock.clone(), TrellisTree::new(16, 8).unwrap());
+    let now = Box::new(move || *shared.lock().unwrap());
+    let mut drafter = FallbackDrafter::timed(Box::new(Always), tree, known, now);
+    decoded(&mut drafter, |nodes| 1.0 + row * (nodes - 1) as f64, accepts, steps, &clock)
 }
 
 #[test]
@@ -97,4 +123,40 @@ fn text_that_turns_bad_is_left_and_text_that_turns_good_is_found() {
 fn the_trace_is_the_inner_drafters() {
     let mut drafter = FallbackDrafter::new(Box::new(Always), 2.0);
     assert_eq!(drafter.trace(3, &[1, 1]).unwrap(), Always.trace(3, &[1, 1]).unwrap());
+}
+
+#[test]
+fn timed_drafts_that_never_pay_cost_next_to_nothing() {
+    // One draft has to be tried to know what it costs.
+    for (row, steps, least) in
+        [(0.05, 128, 0.97), (0.3, 128, 0.97), (1.0, 128, 0.97), (5.0, 128, 0.96), (0.05, 2000, 0.98)]
+    {
+        let (speed, drafted) = timed_speed(row, StepCosts::timed(), |_| 0, steps);
+        assert!(speed > least, "{row}: {speed}, {} steps drafted", drafted.len());
+    }
+    for row in [0.3, 1.0, 5.0] {
+        let found = timed_speed(row, StepCosts::timed(), |_| 0, 2000);
+        assert!(found.0 > 0.98, "{row} {found:?}");
+    }
+}
+
+/// Trees grow to the size that pays, and no further than the tree that is given allows.
+#[test]
+fn timed_drafts_that_pay_are_as_large_as_pays() {
+    let (fast, drafted) = timed_speed(0.1, StepCosts::timed(), |_| 8, 500);
+    assert!(drafted.len() > 480 && drafted[20..].iter().all(|&nodes| nodes == 4), "{drafted:?}");
+    assert!(fast > 2.9, "{fast}");
+    // A draft that costs as much as a token gains nothing.
+    let (_, none) = timed_speed(1.0, StepCosts::timed(), |_| 8, 500);
+    assert!(none.len() < 10, "{none:?}");
+}
+
+/// Times that are known need no plain steps first.
+#[test]
+fn known_times_are_believed_until_others_are_measured() {
+    let known = || StepCosts::known([(1, 1e-3), (2, 1.1e-3), (4, 1.3e-3)]);
+    let (_, drafted) = timed_speed(0.1, known(), |_| 8, 20);
+    assert_eq!(drafted, vec![4; 20]);
+    let (wrong, _) = timed_speed(2.0, known(), |_| 0, 1000);
+    assert!(wrong > 0.98, "{wrong}");
 }

@@ -65,6 +65,11 @@ impl Steps {
     }
 }
 
+/// Whether text is the same token for token, whatever is drafted.
+fn keeps_text(rule: RuleChoice) -> bool {
+    matches!(rule, RuleChoice::Greedy | RuleChoice::Coupled)
+}
+
 /// The model that answers, and tokens that fit its context.
 pub(super) struct Model {
     pub decoder: Arc<Decoder>,
@@ -98,7 +103,14 @@ impl Engine {
         let (heads, tree) = (options.heads.as_deref(), options.tree.as_ref());
         let drafting = Drafting::resolve(heads, &options.drafter, tree, &settings.console)?;
         drafting.note_plain(&settings.console);
-        drafting.for_text_of(dir, (options.accept.resolve(&transform), transform), &settings.console)
+        let rule = options.accept.resolve(&transform);
+        let drafting = drafting.for_text_of(dir, (rule, transform), &settings.console)?;
+        let by_times = tree.is_none() && keeps_text(rule);
+        let drafting = if by_times { drafting.by_times(&settings.compute()?)? } else { drafting };
+        if tree.is_none() {
+            drafting.note_uncalibrated(dir, &settings.console)?;
+        }
+        Ok(drafting)
     }
 
     /// Takes another acceptance rule, if that is all that changes. Where steps are recorded, or the drafter samples
@@ -113,7 +125,9 @@ impl Engine {
                 | DrafterChoice::Composed(_)
                 | DrafterChoice::TrainingFree(TrainingFree::Partial(_) | TrainingFree::Skip(_))
         );
-        if samples || matches!(self.steps, Steps::Recorded(_)) {
+        // Trees of timed steps are for rules whose text does not depend on them.
+        let times_otherwise = keeps_text(choice) != keeps_text(self.choice);
+        if samples || times_otherwise || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);
         }
         (self.choice, self.rule) = (choice, choice.rule(transform));

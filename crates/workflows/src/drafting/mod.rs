@@ -1,6 +1,7 @@
 //! From `--heads`, `--drafter` and `--tree` to what takes part in a step.
 
 mod bound;
+mod by_times;
 mod composed;
 mod memory;
 mod named;
@@ -27,7 +28,7 @@ use crate::load;
 use crate::settings::Settings;
 use gorgon_bench::record::CalibrationRecord;
 use gorgon_core::tree::{
-    ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeKind, TreeShape,
+    ChainTree, FixedTree, NgramTable, RowCalibration, TreeBuilder, TreeChoice, TreeKind, TreeShape, TrellisTree,
 };
 use gorgon_draft::calibrated::CalibratedDrafter;
 use gorgon_draft::draft_model::{DraftModel, DraftSampling};
@@ -38,6 +39,7 @@ use gorgon_draft::handover;
 use gorgon_draft::measured;
 use gorgon_draft::ngram_table;
 use gorgon_draft::oracle::OracleDrafter;
+use gorgon_draft::step_costs::StepCosts;
 use gorgon_model::decoder::Decoder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,6 +56,8 @@ pub struct Drafting {
     cost: Option<(f64, String)>,
     /// Where a drafter's probabilities are corrected while it drafts: the measured start, and the n-grams of answers.
     corrected: Option<(RowCalibration, Option<Arc<NgramTable>>)>,
+    /// Where the steps that are decoded are timed: the largest tree, and the times that are known before.
+    timed: Option<(TrellisTree, StepCosts)>,
     /// How a draft model drafts, which depends on the acceptance rule.
     sampling: DraftSampling,
     /// Folder of the model whose text is drafted, once it is known.
@@ -100,7 +104,8 @@ impl Drafting {
             Ok(TreeChoice::Trellis(_)) => Some(row_calibration(heads.as_ref())?),
             _ => None,
         };
-        Ok(Self { choice, heads, tree_name, builder, cost, corrected, sampling: DraftSampling::GREEDY, target: None })
+        let sampling = DraftSampling::GREEDY;
+        Ok(Self { choice, heads, tree_name, builder, cost, corrected, timed: None, sampling, target: None })
     }
 
     /// The folders of the draft models that draft.
@@ -169,9 +174,17 @@ impl Drafting {
         let heads = HeadsFolder::open(heads)?;
         let choice = DrafterChoice::Heads(heads.detected.format.method());
         let (tree_name, builder) = builder(None, &choice, Some(&heads), None)?;
-        let sampling = DraftSampling::GREEDY;
-        let target = None;
-        Ok(Self { choice, heads: Some(heads), tree_name, builder, cost: None, corrected: None, sampling, target })
+        Ok(Self {
+            choice,
+            heads: Some(heads),
+            tree_name,
+            builder,
+            cost: None,
+            corrected: None,
+            timed: None,
+            sampling: DraftSampling::GREEDY,
+            target: None,
+        })
     }
 
     /// The drafter's name.
@@ -312,6 +325,7 @@ impl Drafting {
             (Loaded::Other(drafter), Some((cost, _))) if self.stops_on(&device) => {
                 Loaded::Other(Box::new(FallbackDrafter::new(drafter, *cost)))
             }
+            (Loaded::Other(drafter), _) => Loaded::Other(self.timing(drafter)),
             (loaded, _) => loaded,
         })
     }

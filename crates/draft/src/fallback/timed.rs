@@ -1,0 +1,110 @@
+//! Times of the steps of a text, and trees of a size that pays by them.
+
+use crate::step_costs::{Clock, StepCosts};
+use gorgon_core::tree::TrellisTree;
+use std::time::Duration;
+
+/// One step in so many is plain, so that `T(1)` stays known while the text grows.
+const REVISIT: usize = 64;
+
+/// Times of sizes that were not drafted for so many steps are forgotten.
+const ANEW: usize = 1024;
+
+/// A step that is under way.
+#[derive(Clone, Copy)]
+struct Step {
+    since: Duration,
+    /// Rows that are verified; `None` for a plain step.
+    rows: Option<usize>,
+}
+
+/// Times the steps of one drafter.
+pub(super) struct Timed {
+    tree: TrellisTree,
+    costs: StepCosts,
+    clock: Clock,
+    under_way: Option<Step>,
+    steps: usize,
+    /// How many plain steps the last step with one draft lasted, before their mean is known.
+    single: f64,
+}
+
+impl Timed {
+    pub fn new(tree: TrellisTree, costs: StepCosts, clock: Clock) -> Self {
+        Self { tree, costs, clock, under_way: None, steps: 0, single: 1.0 }
+    }
+
+    /// How many plain steps a step with one draft lasts.
+    pub fn smallest(&self) -> f64 {
+        if self.costs.knows(2) { self.costs.ratio(2) } else { self.costs.ratio(2).max(self.single) }
+    }
+
+    /// The next step begins, a plain one unless something is drafted.
+    pub fn begin(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(ANEW) {
+            self.costs.forget_unused();
+        }
+        self.under_way = Some(Step { since: (self.clock)(), rows: None });
+    }
+
+    /// Whether the step has to be plain, so that plain steps are known.
+    pub fn is_plain(&self) -> bool {
+        !self.costs.knows_plain() || self.steps.is_multiple_of(REVISIT)
+    }
+
+    /// The tree of a step that may lose `spare` plain steps; `None` where no drafts may. Trees begin with
+    /// one draft and have at most twice the rows that were timed before: it is hardly known how long larger steps take.
+    pub fn tree(&self, most: usize, spare: f64) -> Option<TrellisTree> {
+        let tried = if self.costs.knows(2) { 2 * self.costs.largest() } else { 2 };
+        let most = self.tree.nodes().min(most).min(tried);
+        let cost = |nodes: usize| if nodes == 2 { self.smallest() } else { self.costs.ratio(nodes) };
+        let nodes = (2..=most).rev().find(|&nodes| cost(nodes) - 1.0 <= spare)?;
+        let tree = TrellisTree::new(nodes, self.tree.depth()).ok()?;
+        Some(tree.with_costs(|nodes| self.costs.ratio(nodes)))
+    }
+
+    /// The step has drafts, or was searched for drafts that pay and has none: so many rows, the root included.
+    pub fn drafted(&mut self, rows: usize) {
+        if let Some(step) = &mut self.under_way {
+            step.rows = Some(rows);
+        }
+    }
+
+    /// Takes note of a step that ended. Returns how many plain steps it lasted, `None` for a plain one.
+    pub fn end(&mut self) -> Option<f64> {
+        let Step { since, rows } = self.under_way.take()?;
+        let seconds = (self.clock)().saturating_sub(since).as_secs_f64();
+        let Some(rows) = rows else {
+            self.costs.add(1, seconds);
+            return None;
+        };
+        // A lone root that heads were asked about is no plain step.
+        let seconds = if rows > 1 { self.costs.add(rows, seconds) } else { seconds };
+        let plain = self.costs.plain();
+        let cost = if plain > 0.0 { seconds / plain } else { 1.0 };
+        if rows == 2 {
+            self.single = cost;
+        }
+        Some(cost)
+    }
+
+    /// The text goes on elsewhere.
+    pub fn forget_step(&mut self) {
+        self.under_way = None;
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        if self.steps > 0 {
+            let costs = self.costs.described(&[2, 4, 8, 16]);
+            tracing::debug!(
+                steps = self.steps,
+                plain = self.costs.plain(),
+                costs,
+                "steps timed; costs of 2, 4, 8, 16 rows"
+            );
+        }
+    }
+}
