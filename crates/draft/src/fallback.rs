@@ -139,6 +139,8 @@ impl Drafter for FallbackDrafter {
             };
             // As many tokens are committed as are emitted: the root instead of the bonus.
             self.ledger.add(pass.tokens.len(), cost);
+        } else if let Cost::Timed(timed) = &mut self.cost {
+            timed.forget_step();
         }
         self.inner.observe(pass)
     }

@@ -126,13 +126,33 @@ impl StepCosts {
         }
         let below = (0..rows).rev().find_map(known).unwrap_or((0, 1.0));
         let above = (rows - 1..self.by_rows.len()).find_map(known);
-        let (from, low) = below;
-        let ratio = match above {
-            Some((to, high)) if to > from => low + (high - low) * (rows - 1 - from) as f64 / (to - from) as f64,
-            _ if from > 0 => low + (low - 1.0) / from as f64 * (rows - 1 - from) as f64,
-            _ => low + ROW * (rows - 1) as f64,
-        };
-        ratio.max(1.0)
+        between(rows - 1, below, above).max(1.0)
+    }
+
+    /// [`Self::ratio`] of 1 to `most` rows.
+    pub fn ratios(&self, most: usize) -> Vec<f64> {
+        let plain = self.plain();
+        let known = self.by_rows.iter().enumerate().skip(1).filter(|(_, cost)| cost.mean.steps() >= self.least);
+        let known: Vec<(usize, f64)> = known.map(|(index, cost)| (index, cost.mean.seconds() / plain)).collect();
+        let (mut from, mut next) = ((0, 1.0), known.iter().peekable());
+        (0..most)
+            .map(|index| {
+                while let Some(&point) = next.next_if(|(at, _)| *at < index) {
+                    from = point;
+                }
+                let above = next.peek().copied().copied();
+                if plain <= 0.0 || index == 0 { 1.0 } else { between(index, from, above).max(1.0) }
+            })
+            .collect()
+    }
+}
+
+/// The ratio at an index from the known ones below and above it: linear, also beyond them.
+fn between(index: usize, (from, low): (usize, f64), above: Option<(usize, f64)>) -> f64 {
+    match above {
+        Some((to, high)) if to > from => low + (high - low) * (index - from) as f64 / (to - from) as f64,
+        _ if from > 0 => low + (low - 1.0) / from as f64 * (index - from) as f64,
+        _ => low + ROW * index as f64,
     }
 }
 

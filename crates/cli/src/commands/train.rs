@@ -8,11 +8,15 @@ use super::resume;
 use crate::args::{Features, Train};
 use crate::printer;
 use crate::settings::Settings;
+use gorgon_runs::run_dir::RunDir;
+use gorgon_runs::visible;
 use gorgon_train::config::TrainConfig;
 use gorgon_workflows::config::Given;
 use gorgon_workflows::failure::Failure;
+use gorgon_workflows::fitting::{HEADS, MERGED};
 use gorgon_workflows::train::{self, Assumed, Done};
 use serde_json::json;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(args: &Train, settings: &Settings) -> Result<ExitCode, Failure> {
@@ -29,10 +33,23 @@ pub fn run(args: &Train, settings: &Settings) -> Result<ExitCode, Failure> {
         Done::Planned(_) | Done::Kept { .. } => Ok(ExitCode::SUCCESS),
         Done::Finished(run) => {
             report(&run, settings)?;
+            next(&config, &run, settings);
             Ok(ExitCode::SUCCESS)
         }
         Done::Stopped { run, step } => Ok(resume::stopped("train", &run, Some(step), settings)),
     }
+}
+
+/// Says how to find the tree that heads should draft with.
+fn next(config: &TrainConfig, run: &RunDir, settings: &Settings) {
+    if !train::fitted(run).ends_with(HEADS) {
+        return;
+    }
+    let merged = run.path().join(MERGED);
+    let model = if merged.is_dir() { merged.as_path() } else { Path::new(&config.model) };
+    let [model, heads] = [model, run.path()].map(visible::word);
+    let command = format!("gorgon tree calibrate --model {model} --heads {heads} --prompts FILE");
+    settings.console.say(format!("next: {command} finds the tree that decodes fastest here"));
 }
 
 /// The hidden states that a training will read, computed ahead.

@@ -159,33 +159,38 @@ fn the_prompt_comes_from_stdin() {
     assert_eq!(json(&chat)["turns"][0]["user"], "hello");
 }
 
-/// Heads that nobody calibrated draft in trees whose size follows from the times of steps, where the text does not depend
-/// on it and no tree is named. The text is that of plain decoding.
+/// Heads draft in trees whose size follows from the times of steps, where the text does not depend on it and no tree is
+/// named. The text is that of plain decoding.
 #[test]
-fn uncalibrated_heads_draft_as_much_as_pays() {
+fn heads_draft_as_much_as_pays() {
     let folder = tempfile::tempdir().unwrap();
     let config: Value =
         serde_json::from_slice(&std::fs::read(Path::new(&tiny()).join("config.json")).unwrap()).unwrap();
     crate::drafted::heads_of(folder.path(), number(&config, "hidden_size"), number(&config, "vocab_size"));
     let (heads, asked) = (folder.path().to_str().unwrap(), "Tell me a story.\nWhat is 12 + 30?\nTell me a story.\n");
     for (options, tree) in [
-        (&[][..], "trellis:16"),
-        (&["--temperature", "0.8", "--seed", "3"], "trellis:16"),
+        (&[][..], "trellis:64"),
+        (&["--temperature", "0.8", "--seed", "3"], "trellis:64"),
         (&["--temperature", "0.8", "--accept", "sampling"], "mc_sim_7b_63"),
         (&["--tree", "chain:2"], "chain:2"),
     ] {
         let drafted = chat(&[options, &["--heads", heads]].concat(), asked);
         assert_eq!(drafted["tree"], tree, "{options:?}");
-        if tree == "trellis:16" {
+        if tree == "trellis:64" {
             let plain = chat(options, asked);
             assert_eq!(drafted["messages"], plain["messages"], "{options:?}");
         }
     }
     // Another rule in the middle of a chat takes another tree.
     let mixed = chat(&["--heads", heads], "Hello!\n/set accept typical\nHello!\n/set accept greedy\nHello!\n");
-    assert_eq!((&mixed["tree"], &mixed["accept"]), (&"trellis:16".into(), &"greedy".into()));
+    assert_eq!((&mixed["tree"], &mixed["accept"]), (&"trellis:64".into(), &"greedy".into()));
     let model = tiny();
-    for (more, noted) in [(&[][..], true), (&["--tree", "chain:2"], false), (&["-q"], false)] {
+    for (more, noted) in [
+        (&[][..], false),
+        (&["--temperature", "1", "--accept", "sampling"], true),
+        (&["--accept", "sampling", "--tree", "chain:2"], false),
+        (&["--accept", "sampling", "-q"], false),
+    ] {
         let said = fed(&[&["chat", "--model", &model, "--heads", heads, "--prompt", "Hello!"], more].concat(), b"");
         assert_eq!(stderr(&said).contains("note: the heads are not calibrated"), noted, "{}", stderr(&said));
     }

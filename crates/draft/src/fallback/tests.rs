@@ -127,9 +127,9 @@ fn the_trace_is_the_inner_drafters() {
 
 #[test]
 fn timed_drafts_that_never_pay_cost_next_to_nothing() {
-    // One draft has to be tried to know what it costs.
+    // The first draft behind a prompt says nothing of costs, so two are tried.
     for (row, steps, least) in
-        [(0.05, 128, 0.97), (0.3, 128, 0.97), (1.0, 128, 0.97), (5.0, 128, 0.96), (0.05, 2000, 0.98)]
+        [(0.05, 128, 0.97), (0.3, 128, 0.97), (1.0, 128, 0.97), (5.0, 128, 0.92), (0.05, 2000, 0.98)]
     {
         let (speed, drafted) = timed_speed(row, StepCosts::timed(), |_| 0, steps);
         assert!(speed > least, "{row}: {speed}, {} steps drafted", drafted.len());

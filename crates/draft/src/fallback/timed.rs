@@ -25,13 +25,16 @@ pub(super) struct Timed {
     clock: Clock,
     under_way: Option<Step>,
     steps: usize,
+    /// Whether something was drafted since the last prompt. The first draft behind it may read it, and touches memory for
+    /// the first time.
+    is_warm: bool,
     /// How many plain steps the last step with one draft lasted, before their mean is known.
     single: f64,
 }
 
 impl Timed {
     pub fn new(tree: TrellisTree, costs: StepCosts, clock: Clock) -> Self {
-        Self { tree, costs, clock, under_way: None, steps: 0, single: 1.0 }
+        Self { tree, costs, clock, under_way: None, steps: 0, is_warm: false, single: 1.0 }
     }
 
     /// How many plain steps a step with one draft lasts.
@@ -58,10 +61,13 @@ impl Timed {
     pub fn tree(&self, most: usize, spare: f64) -> Option<TrellisTree> {
         let tried = if self.costs.knows(2) { 2 * self.costs.largest() } else { 2 };
         let most = self.tree.nodes().min(most).min(tried);
-        let cost = |nodes: usize| if nodes == 2 { self.smallest() } else { self.costs.ratio(nodes) };
-        let nodes = (2..=most).rev().find(|&nodes| cost(nodes) - 1.0 <= spare)?;
+        let mut costs = self.costs.ratios(most);
+        if let Some(single) = costs.get_mut(1) {
+            *single = self.smallest();
+        }
+        let nodes = (2..=most).rev().find(|&nodes| costs[nodes - 1] - 1.0 <= spare)?;
         let tree = TrellisTree::new(nodes, self.tree.depth()).ok()?;
-        Some(tree.with_costs(|nodes| self.costs.ratio(nodes)))
+        Some(tree.with_costs(|nodes| costs[nodes - 1]))
     }
 
     /// The step has drafts, or was searched for drafts that pay and has none: so many rows, the root included.
@@ -79,6 +85,9 @@ impl Timed {
             self.costs.add(1, seconds);
             return None;
         };
+        if !std::mem::replace(&mut self.is_warm, true) {
+            return Some(self.costs.ratio(rows));
+        }
         // A lone root that heads were asked about is no plain step.
         let seconds = if rows > 1 { self.costs.add(rows, seconds) } else { seconds };
         let plain = self.costs.plain();
@@ -89,9 +98,9 @@ impl Timed {
         Some(cost)
     }
 
-    /// The text goes on elsewhere.
+    /// A prompt is read, or the text goes on elsewhere.
     pub fn forget_step(&mut self) {
-        self.under_way = None;
+        (self.under_way, self.is_warm) = (None, false);
     }
 }
 

@@ -36,3 +36,16 @@ fn timed_sizes_count_from_the_third_step() {
     costs.forget_unused();
     assert_eq!((costs.ratio(3), costs.plain(), costs.largest()), (1.4, 1.0, 3));
 }
+
+#[test]
+fn all_ratios_are_those_of_each_number_of_rows() {
+    let mut timed = StepCosts::timed();
+    for (rows, seconds) in [(1, 1.0), (2, 1.5), (9, 3.0), (5, 1.2)] {
+        (0..5).for_each(|_| _ = timed.add(rows, seconds));
+        assert_eq!(timed.ratios(20), (1..=20).map(|rows| timed.ratio(rows)).collect::<Vec<_>>());
+    }
+    let known = StepCosts::known([(1, 1.0), (4, 2.0), (16, 2.5)]);
+    for costs in [StepCosts::default(), StepCosts::timed(), known] {
+        assert_eq!(costs.ratios(40), (1..=40).map(|rows| costs.ratio(rows)).collect::<Vec<_>>());
+    }
+}

@@ -1,6 +1,6 @@
-//! Trees of a size that follows from the times of the steps that are decoded: for heads that were not calibrated here.
+//! Trees of a size that follows from the times of the steps that are decoded.
 
-use super::tree::TRELLIS;
+use super::tree::MOST_MEASURED;
 use super::{Drafting, row_calibration};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -9,6 +9,7 @@ use gorgon_core::tree::{TreeChoice, TrellisTree};
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
+use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::step_costs::StepCosts;
 use gorgon_model::device::Compute;
@@ -16,33 +17,28 @@ use gorgon_runs::visible;
 use std::path::Path;
 use std::time::Instant;
 
-/// Nodes of the largest tree: on a CPU larger ones seldom pay.
-const LARGEST: usize = 16;
-
 impl Drafting {
-    /// Where heads draft on a CPU and no tree was calibrated for it: drafts in trees whose size follows from the times of
-    /// steps, and none where none pay. The fastest tree of a calibration, if that is a trellis, begins with its times.
-    /// Greedy and coupled text does not depend on it.
+    /// Where heads draft on a CPU and a calibration on it stored no fixed tree: drafts in trellis trees whose size follows
+    /// from the times of the steps, and none where none pay. The times of a calibration are known before. Greedy and
+    /// coupled text does not depend on it.
     ///
     /// # Errors
     /// When the heads' records cannot be read.
     pub fn by_times(self, compute: &Compute) -> Result<Self, Failure> {
-        let DrafterChoice::Heads(method) = self.choice else { return Ok(self) };
-        let is_measured = self.is_plain() || self.stops_on(&compute.choice().to_string());
-        if is_measured || !compute.is_host() || !takes_trellis(method) {
+        let (DrafterChoice::Heads(method), Some(folder)) = (&self.choice, &self.heads) else { return Ok(self) };
+        let has_tree = self.is_plain() || self.stops_on(&compute.choice().to_string());
+        if has_tree || !compute.is_host() || !takes_trellis(*method) {
             return Ok(self);
         }
-        let record = self.heads.as_ref().map(|folder| CalibrationRecord::read(&folder.path)).transpose()?.flatten();
+        let record = CalibrationRecord::read(&folder.path)?;
         let record = record.filter(|record| record.device == compute.choice().to_string());
-        if let Some(record) = record.filter(|_| self.tree_name == TRELLIS) {
-            let times = record.step_times.iter().map(|time| (time.nodes, time.seconds));
-            let tree = TrellisTree::new(self.builder.max_nodes(), TrellisTree::DEPTH).map_err(Failure::input)?;
-            return Ok(Self { timed: Some((tree, StepCosts::known(times))), ..self });
-        }
-        let tree = TrellisTree::new(LARGEST, TrellisTree::DEPTH).map_err(Failure::input)?;
-        let tree_name = TreeChoice::Trellis(Some((LARGEST, TrellisTree::DEPTH))).to_string();
+        let costs = record.map_or_else(StepCosts::timed, |record| {
+            StepCosts::known(record.step_times.iter().map(|time| (time.nodes, time.seconds)))
+        });
+        let tree = TrellisTree::new(MOST_MEASURED, TrellisTree::DEPTH).map_err(Failure::input)?;
+        let tree_name = TreeChoice::Trellis(Some((MOST_MEASURED, TrellisTree::DEPTH))).to_string();
         let corrected = Some(row_calibration(self.heads.as_ref())?);
-        let timed = Some((tree.clone(), StepCosts::timed()));
+        let timed = Some((tree.clone(), costs));
         Ok(Self { tree_name, builder: Box::new(tree), cost: None, corrected, timed, ..self })
     }
 
@@ -51,25 +47,17 @@ impl Drafting {
     /// # Errors
     /// When the heads' records cannot be read.
     pub fn note_uncalibrated(&self, model: &Path, console: &Console) -> Result<(), Failure> {
-        let Some(heads) = self.heads.as_ref().filter(|_| !self.is_plain()) else { return Ok(()) };
+        let drafts = |_: &&HeadsFolder| !self.is_plain() && self.timed.is_none();
+        let Some(heads) = self.heads.as_ref().filter(drafts) else { return Ok(()) };
         if CalibrationRecord::read(&heads.path)?.is_some() {
             return Ok(());
         }
         let [model, heads] = [model, &heads.path].map(visible::word);
-        let meanwhile = match self.is_timed() {
-            true => "trees are as large as pays by the times of the steps so far",
-            false => "drafts may be slower than plain decoding",
-        };
         console.say(format!(
-            "note: the heads are not calibrated: {meanwhile}; gorgon tree calibrate --model {model} --heads {heads} \
-             --prompts FILE stores the tree that pays here"
+            "note: the heads are not calibrated, so drafts may be slower than plain decoding; gorgon tree calibrate \
+             --model {model} --heads {heads} --prompts FILE stores the tree that pays here"
         ));
         Ok(())
-    }
-
-    /// Whether the size of trees follows from the times of steps.
-    pub fn is_timed(&self) -> bool {
-        self.timed.is_some()
     }
 
     /// A drafter whose steps are timed, if they are to be.

@@ -33,7 +33,7 @@ const BLOCK_TREE: usize = 60;
 const KANGAROO_CHAIN: usize = 6;
 
 /// The largest trellis tree whose size follows from step times.
-const MOST_MEASURED: usize = 64;
+pub(super) const MOST_MEASURED: usize = 64;
 
 /// The tree that a drafter without heads drafts, if none is named.
 fn default_tree(choice: &DrafterChoice) -> Option<TreeChoice> {
