@@ -24,10 +24,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let request = Question::prepare(&options(args)?, settings)?;
     let drafting = args.draft.resolve(&settings.console)?;
     let drafting = drafting.for_text_of(&request.dir, (rule, transform), &settings.console)?;
-    drafting.note_plain(&settings.console);
-    if args.draft.tree.is_none() {
-        drafting.note_uncalibrated(&request.dir, &settings.console)?;
-    }
+    drafting.note_calibration(args.draft.tree.as_ref(), &request.dir, &settings.console)?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
     request.note_template(&settings.console);

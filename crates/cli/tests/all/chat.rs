@@ -166,7 +166,7 @@ fn heads_draft_as_much_as_pays() {
     let folder = tempfile::tempdir().unwrap();
     let config: Value =
         serde_json::from_slice(&std::fs::read(Path::new(&tiny()).join("config.json")).unwrap()).unwrap();
-    crate::drafted::heads_of(folder.path(), number(&config, "hidden_size"), number(&config, "vocab_size"));
+    crate::random_heads::write(folder.path(), number(&config, "hidden_size"), number(&config, "vocab_size"));
     let (heads, asked) = (folder.path().to_str().unwrap(), "Tell me a story.\nWhat is 12 + 30?\nTell me a story.\n");
     for (options, tree) in [
         (&[][..], "trellis:64"),

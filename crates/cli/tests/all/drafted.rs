@@ -1,33 +1,16 @@
 //! Drafted decoding through the command line.
 
 use crate::gorgon;
+use crate::random_heads;
 use crate::shared;
 
 use gorgon::{Model, gorgon, json, refused, stderr, stdout};
-use gorgon_draft::medusa::{MedusaConfig, ParameterSpec};
-use gorgon_runs::tensors::{self, Source, write_f32};
-use safetensors::Dtype;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Random heads for [`gorgon::SHAPE`].
 fn heads(dir: &Path) {
-    heads_of(dir, gorgon::SHAPE.hidden_size, gorgon::SHAPE.vocab_size);
-}
-
-/// Random heads on states of width `d`.
-pub fn heads_of(dir: &Path, d: usize, vocab: usize) {
-    let config = MedusaConfig { heads: 3, own_lm_heads: false, ..MedusaConfig::default() };
-    let source = |spec: ParameterSpec| {
-        let n = spec.shape.iter().product();
-        let fill = Box::new(move |file: &mut dyn std::io::Write| {
-            write_f32(file, &(0..n).map(|i| (i * 37 % 101) as f32 * 1e-3).collect::<Vec<f32>>())
-        });
-        Source { name: spec.name, dtype: Dtype::F32, shape: spec.shape, fill }
-    };
-    let sources: Vec<Source<'_>> = config.parameters(d, vocab).into_iter().map(source).collect();
-    tensors::write(&dir.join("medusa_lm_head.safetensors"), &sources).unwrap();
-    std::fs::write(dir.join("config.json"), config.document(d, vocab, "somewhere").to_string()).unwrap();
+    random_heads::write(dir, gorgon::SHAPE.hidden_size, gorgon::SHAPE.vocab_size);
 }
 
 /// As a calibration would leave it: chains of first guesses that are right seven times in ten, and steps of two nodes

@@ -35,6 +35,7 @@ mod misplaced;
 mod options;
 mod paths;
 mod quantize;
+mod random_heads;
 mod recipes;
 mod reference;
 mod resumed_config;

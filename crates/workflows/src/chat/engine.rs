@@ -102,14 +102,11 @@ impl Engine {
         let transform = options.transform()?;
         let (heads, tree) = (options.heads.as_deref(), options.tree.as_ref());
         let drafting = Drafting::resolve(heads, &options.drafter, tree, &settings.console)?;
-        drafting.note_plain(&settings.console);
         let rule = options.accept.resolve(&transform);
         let drafting = drafting.for_text_of(dir, (rule, transform), &settings.console)?;
         let by_times = tree.is_none() && keeps_text(rule);
         let drafting = if by_times { drafting.by_times(&settings.compute()?)? } else { drafting };
-        if tree.is_none() {
-            drafting.note_uncalibrated(dir, &settings.console)?;
-        }
+        drafting.note_calibration(tree, dir, &settings.console)?;
         Ok(drafting)
     }
 

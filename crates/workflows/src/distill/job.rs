@@ -1,7 +1,7 @@
 //! A distillation with everything that is known before the model is loaded.
 
-use super::memory_budget::{self, MemoryBudget};
-use super::{Assumed, Part};
+use super::assumed::Assumed;
+use super::memory_budget;
 use crate::drafting::Drafting;
 use crate::failure::Failure;
 use crate::prompts::Source;
@@ -43,16 +43,6 @@ pub(super) struct Job {
     pub(super) transform: Transform,
     /// Drafter and tree, if the model answers with drafts.
     pub(super) drafting: Option<Drafting>,
-}
-
-impl Assumed {
-    /// Seconds of so many new tokens, where the rate is declared: each step reads the weights once, and the caches of all
-    /// conversations, which are half full on average.
-    fn seconds(&self, tokens: u64, capacity: usize, room: &MemoryBudget) -> Option<f64> {
-        let steps = tokens as f64 / room.slots.max(1) as f64;
-        let caches = room.per_token as f64 * (room.slots * capacity) as f64 / 2.0;
-        self.bandwidth.map(|rate| steps * (room.weights as f64 + caches) / (rate * 1e9))
-    }
 }
 
 /// Fails where a device or a number format is given and nothing is decoded on this machine.
@@ -186,21 +176,6 @@ impl Job {
     /// Tokens of a conversation at most.
     pub(super) fn capacity(&self) -> usize {
         self.config.max_tokens.min(self.model.max_positions)
-    }
-
-    /// Keeps the prompts of one part only. Returns its folder, and the identity of the whole job.
-    ///
-    /// # Errors
-    /// When answers are given and need no parts, or the part's folder is another job's.
-    pub(super) fn take_part(&mut self, part: Part) -> Result<(PathBuf, Value), Failure> {
-        if self.config.answers == Answers::Data {
-            return Err(Failure::input("--shard: given answers need no parts"));
-        }
-        let folder = part.folder(&self.config.out);
-        self.check_folder(&folder)?;
-        let identity = self.identity()?;
-        self.gathered.prompts = part.prompts(&self.gathered.prompts);
-        Ok((folder, identity))
     }
 
     /// Fails if the folder holds answers of another job. Returns whether it holds this one's.

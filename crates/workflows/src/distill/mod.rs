@@ -1,6 +1,7 @@
 //! Distillation: prompts in, training shards out.
 
 mod answering;
+mod assumed;
 mod forecast;
 mod job;
 mod memory_budget;
@@ -8,6 +9,7 @@ mod parts;
 mod progress;
 mod written;
 
+pub use self::assumed::Assumed;
 pub use self::parts::Part;
 
 use self::job::{JOURNAL, Job};
@@ -23,7 +25,7 @@ use gorgon_data::render::Renderer;
 use gorgon_data::shard::Row;
 use gorgon_runs::run_dir::RunDir;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// How far a distillation came.
@@ -44,15 +46,6 @@ pub struct Preview {
     pub renderer: Renderer,
 }
 
-/// Facts that a plan cannot know, as the user declares them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Assumed {
-    /// New tokens in all; at most as many as the config allows without.
-    pub tokens: Option<u64>,
-    /// Bytes per second that the device reads from its memory, in units of 10⁹; time is unknown without.
-    pub bandwidth: Option<f64>,
-}
-
 /// Reports what a config, or one part of it, would do. Returns the plan as a document.
 ///
 /// # Errors
@@ -65,7 +58,7 @@ pub fn plan(
 ) -> Result<Value, Failure> {
     let mut job = Job::prepare(config, settings)?;
     match part {
-        Some(part) => job.take_part(part).map(drop)?,
+        Some(part) => take_part(&mut job, part).map(drop)?,
         None => job.check_folder(&job.config.out).map(drop)?,
     }
     job.report_plan(assumed, settings)
@@ -97,13 +90,25 @@ pub fn execute(config: DistillConfig, settings: &Settings) -> Result<Done, Failu
     Ok(Done::Written(job.write(folder.path(), &answered, started, settings)?))
 }
 
+/// Keeps the prompts of one part only. Returns its folder, and the identity of the whole job.
+fn take_part(job: &mut Job, part: Part) -> Result<(PathBuf, Value), Failure> {
+    if job.config.answers == Answers::Data {
+        return Err(Failure::input("--shard: given answers need no parts"));
+    }
+    let folder = part.folder(&job.config.out);
+    job.check_folder(&folder)?;
+    let identity = job.identity()?;
+    job.gathered.prompts = part.prompts(&job.gathered.prompts);
+    Ok((folder, identity))
+}
+
 /// Answers one part of the prompts, for another machine or process to join with the others.
 ///
 /// # Errors
 /// When the config, the prompts or the model are wrong, or the part's folder is another job's.
 pub fn execute_part(config: DistillConfig, part: Part, settings: &Settings) -> Result<Done, Failure> {
     let mut job = Job::prepare(config, settings)?;
-    let (folder, identity) = job.take_part(part)?;
+    let (folder, identity) = take_part(&mut job, part)?;
     job.report_plan(Assumed::default(), settings)?;
     files::check_writable(&folder)?;
     std::fs::create_dir_all(&folder).map_err(|e| Failure::run(format!("{}: {e}", folder.display())))?;

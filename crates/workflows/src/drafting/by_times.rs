@@ -1,6 +1,6 @@
 //! Trees of a size that follows from the times of the steps that are decoded.
 
-use super::tree::MOST_MEASURED;
+use super::tree::{CALIBRATED, MOST_MEASURED};
 use super::{Drafting, row_calibration};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -9,7 +9,6 @@ use gorgon_core::tree::{TreeChoice, TrellisTree};
 use gorgon_draft::choice::DrafterChoice;
 use gorgon_draft::drafter::Drafter;
 use gorgon_draft::fallback::FallbackDrafter;
-use gorgon_draft::folder::HeadsFolder;
 use gorgon_draft::format::HeadsMethod;
 use gorgon_draft::step_costs::StepCosts;
 use gorgon_model::device::Compute;
@@ -42,14 +41,20 @@ impl Drafting {
         Ok(Self { tree_name, builder: Box::new(tree), cost: None, corrected, timed, ..self })
     }
 
-    /// Says so where nothing was measured of the heads that draft.
+    /// Says so where a calibration chose plain decoding for the heads, or nothing was measured of them and no tree is
+    /// named.
     ///
     /// # Errors
     /// When the heads' records cannot be read.
-    pub fn note_uncalibrated(&self, model: &Path, console: &Console) -> Result<(), Failure> {
-        let drafts = |_: &&HeadsFolder| !self.is_plain() && self.timed.is_none();
-        let Some(heads) = self.heads.as_ref().filter(drafts) else { return Ok(()) };
-        if CalibrationRecord::read(&heads.path)?.is_some() {
+    pub fn note_calibration(&self, tree: Option<&TreeChoice>, model: &Path, console: &Console) -> Result<(), Failure> {
+        let Some(heads) = &self.heads else { return Ok(()) };
+        if self.tree_name == CALIBRATED && self.is_plain() {
+            let heads = heads.path.display();
+            let reason = "found no tree that pays here; --tree chain:2 drafts all the same";
+            console.say(format!("note: no drafts: the calibration of {heads} {reason}"));
+        }
+        let is_named = self.is_plain() || self.timed.is_some() || tree.is_some();
+        if is_named || CalibrationRecord::read(&heads.path)?.is_some() {
             return Ok(());
         }
         let [model, heads] = [model, &heads.path].map(visible::word);

@@ -230,17 +230,6 @@ impl Drafting {
             && self.cost.as_ref().is_some_and(|(_, measured_on)| measured_on == device)
     }
 
-    /// Says so where the heads' calibration chose plain decoding.
-    pub fn note_plain(&self, console: &Console) {
-        let Some(heads) = self.heads.as_ref().filter(|_| self.tree_name == CALIBRATED && self.is_plain()) else {
-            return;
-        };
-        console.say(format!(
-            "note: no drafts: the calibration of {} found no tree that pays here; --tree chain:2 drafts all the same",
-            heads.path.display()
-        ));
-    }
-
     /// True for plain decoding.
     pub fn is_plain(&self) -> bool {
         match self.choice {
