@@ -9,7 +9,7 @@ MDBOOK ?= mdbook
 WGPU_TARGET := target/wgpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push test-push-cli check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu gpu-first test-wgpu test-wgpu-decode test-cuda prefill-memory bench deny clean
+.PHONY: help demo docs docs-check test test-kills crash-test chaos fuzz fuzz-smoke fuzz-seeds plan test-mpi test-push test-push-cli check-exports check-quantized captures check-source serve-clients serve-load serve-page serve-speed lint build dist gpu gpu-first test-wgpu test-wgpu-decode test-arm test-cuda prefill-memory bench deny clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,13 @@ gpu-first: ## Pack what scripts/bench/gpu_first.sh brings to a borrowed GPU into
 test-wgpu: ## Kernels, backbones and recorded steps on a Vulkan, Metal or DX12 device (software Vulkan will do)
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-model -p gorgon-kernels --features wgpu --lib --target-dir $(WGPU_TARGET) device_tests
 	GORGON_TEST_DEVICE=wgpu $(CARGO) test -p gorgon-infer -p gorgon-model -p gorgon-kernels --features wgpu --test backbones --test recorded --target-dir $(WGPU_TARGET)
+
+test-arm: ## Kernels for ARM under qemu, with byte dot products and without (needs qemu-user-static, gcc-aarch64-linux-gnu and rustup target add aarch64-unknown-linux-gnu; three minutes)
+	for cpu in max cortex-a53; do \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+		CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu -cpu $$cpu" \
+		$(CARGO) test --release -p gorgon-kernels --lib --target aarch64-unknown-linux-gnu || exit 1; \
+	done
 
 test-cuda: ## Kernels and a recorded step on a CUDA driver in software (no GPU; NVRTC from PyPI; some minutes)
 	GORGON_TEST_DEVICE=cuda CUBECL_AUTOTUNE_LEVEL=minimal SOFTWARE_CUDA_CAPABILITY=75 scripts/software_cuda.sh $(CARGO) test \

@@ -9,6 +9,7 @@ pub struct Isa(Kind);
 
 /// The instruction sets the CPU kernels are compiled for. Only detection makes an [`Isa`] of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
 pub(crate) enum Kind {
     /// 512-bit vectors: AVX-512 F, BW, DQ, VL.
     Avx512,
@@ -27,6 +28,7 @@ impl Isa {
 
     /// Every set this processor can run, worst first.
     pub fn available() -> Vec<Self> {
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let mut found = vec![Isa(Kind::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
@@ -80,6 +82,11 @@ impl Isa {
         match self.0 {
             Kind::Avx512 => "AVX-512",
             Kind::Avx2 => "AVX2",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Portable if std::arch::is_aarch64_feature_detected!("dotprod") => "NEON with byte dot products",
+            #[cfg(target_arch = "aarch64")]
+            Kind::Portable => "NEON",
+            #[cfg(not(target_arch = "aarch64"))]
             Kind::Portable => "portable",
         }
     }

@@ -307,6 +307,7 @@ impl Panel<'_> {
     }
 
     /// Where the scales and zero points of `count` columns of a group are.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     #[inline(always)]
     pub fn place(&self, group: usize, column: usize, count: usize) -> Range<usize> {
         let start = self.first + group * PANEL + column;

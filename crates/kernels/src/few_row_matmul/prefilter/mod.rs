@@ -43,8 +43,10 @@ pub struct Int8Prefilter {
     weights: Arc<Packed>,
     /// `q + 128` in panels `[ceil(d_out / PANEL)][ceil(d_in / GROUP)][PANEL][GROUP]`. Columns beyond the last repeat
     /// it.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     panels: MmapMut,
     /// By column: `s`, at least `‖w − ŵ‖`, and at least `‖ŵ‖`.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
     columns: [Vec<f32>; 3],
     /// The greatest `‖w‖` of all.
     longest: f32,

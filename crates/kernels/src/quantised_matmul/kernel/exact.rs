@@ -9,7 +9,9 @@ use super::super::matrix::{Meaning, Panel};
 use super::super::{CodeBits, LINE, PANEL, QuantisedMatrix};
 use super::output::Output;
 use crate::Isa;
-use crate::isa::{Kind, per_isa};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::Kind;
+use crate::isa::per_isa;
 use std::cell::RefCell;
 
 /// Columns that are multiplied at once.
