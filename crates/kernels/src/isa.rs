@@ -73,6 +73,16 @@ impl Isa {
         false
     }
 
+    /// Whether the processor multiplies tiles of bytes.
+    pub fn has_tiles(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            self.0 == Kind::Avx512 && crate::tiles::is_there()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     pub(crate) fn kind(self) -> Kind {
         self.0
     }

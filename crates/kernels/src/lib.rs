@@ -46,6 +46,7 @@ pub mod squares;
 mod table;
 pub mod tall_matmul;
 pub mod team;
+mod tiles;
 pub mod top_rows;
 pub mod tree_attention;
 pub mod tuning;

@@ -32,6 +32,16 @@ impl Report {
     }
 }
 
+/// Products of the processor that decide about speed, in words that follow the name of its instruction set.
+fn products(isa: Isa) -> String {
+    let all = [
+        (isa.has_pair_products(), ", products in bf16"),
+        (isa.has_tiles(), ", tiles of bytes"),
+        (isa.has_byte_products(), ", top-1 tokens without all logits"),
+    ];
+    all.iter().filter(|(has, _)| *has).map(|(_, words)| *words).collect()
+}
+
 /// Examines devices, memory, disk and cache.
 pub fn examine(settings: &Settings) -> Report {
     let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
@@ -44,9 +54,6 @@ pub fn examine(settings: &Settings) -> Report {
     let (cuda, wgpu) = (cuda_devices(), wgpu_devices());
     let driver = nvidia_driver();
     let (threads, isa) = (rayon::current_num_threads(), Isa::detect());
-    let (pairs, prefilter) = (isa.has_pair_products(), isa.has_byte_products());
-    let products = [(pairs, ", products in bf16"), (prefilter, ", top-1 tokens without all logits")];
-    let products: String = products.iter().filter(|(has, _)| *has).map(|(_, what)| *what).collect();
     let gpu = |built: bool, count: usize| match (built, count) {
         (false, _) => "not built in".to_owned(),
         (true, 0) => "built in, no device found".to_owned(),
@@ -56,7 +63,7 @@ pub fn examine(settings: &Settings) -> Report {
     let device = settings.compute().ok().and_then(|compute| Some((compute.choice(), compute.free_bytes()?)));
     let mut facts = vec![
         ("gorgon", settings.build.to_string()),
-        ("cpu", format!("{threads} threads, {}{products}", isa.name())),
+        ("cpu", format!("{threads} threads, {}{}", isa.name(), products(isa))),
         ("cuda", gpu(cfg!(feature = "cuda"), cuda)),
         ("wgpu", gpu(cfg!(feature = "wgpu"), wgpu)),
         ("driver", driver.clone().unwrap_or_else(|| "no NVIDIA driver".to_owned())),
@@ -66,7 +73,10 @@ pub fn examine(settings: &Settings) -> Report {
     facts.extend(device.map(|(name, free)| ("gpu memory", format!("{} available on {name}", bytes(free)))));
     let details = json!({
         "version": settings.build.version, "commit": settings.build.commit, "features": settings.build.features,
-        "cpu": { "threads": threads, "instructions": isa.name(), "bf16_products": pairs, "int8_prefilter": prefilter },
+        "cpu": { "threads": threads, "instructions": isa.name(),
+            "bf16_products": isa.has_pair_products(), "int8_tiles": isa.has_tiles(),
+            "int8_prefilter": isa.has_byte_products(),
+        },
         "cuda": { "built": cfg!(feature = "cuda"), "devices": cuda },
         "wgpu": { "built": cfg!(feature = "wgpu"), "devices": wgpu },
         "driver": driver,

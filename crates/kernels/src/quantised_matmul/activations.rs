@@ -41,8 +41,10 @@ pub(super) struct IntegerRows {
     groups: usize,
     /// Words of a row: four inputs each.
     width: usize,
-    /// Tile after tile, each `[width][parts · height]`: a tile's lower parts follow its upper ones.
+    /// Tile after tile, each `[width][parts · height]`, or `[parts · height][width]` by rows: a tile's lower parts follow
+    /// its upper ones.
     words: Vec<u32>,
+    by_rows: bool,
     /// `[rows][groups]`.
     scales: Vec<f32>,
     /// Sums of the rounded inputs, `[rows][parts][groups]`.
@@ -61,8 +63,10 @@ pub(super) struct Tile<'a> {
     /// How many.
     pub rows: usize,
     pub parts: usize,
-    /// `[width][parts · rows]`.
+    /// `[width][parts · rows]`, or `[parts · rows][width]` by rows.
     pub words: &'a [u32],
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    pub by_rows: bool,
     /// `[rows][groups]`.
     pub scales: &'a [f32],
     /// `[rows][parts][groups]`.
@@ -70,8 +74,9 @@ pub(super) struct Tile<'a> {
 }
 
 impl IntegerRows {
-    /// Rounds `x [rows, d_in]` for a matmul with `w`.
-    pub fn set(&mut self, isa: crate::Isa, x: &[f32], w: &QuantisedMatrix, activations: Activations) {
+    /// Rounds `x [rows, d_in]` for a matmul with `w`; `by_rows` lays each row in one piece.
+    pub fn set(&mut self, isa: crate::Isa, x: &[f32], w: &QuantisedMatrix, activations: Activations, by_rows: bool) {
+        self.by_rows = by_rows;
         let (d_in, group) = (w.d_in(), w.group());
         (self.rows, self.parts, self.groups) = (x.len() / d_in, activations.parts(), w.groups());
         self.width = w.lines() * w.bits().inputs_per_line() / 4;
@@ -115,7 +120,8 @@ impl IntegerRows {
         let words = &mut self.words[first * self.parts * self.width..][..tall * self.width];
         for part in 0..self.parts {
             let bytes = self.bytes[part * size..(part + 1) * size].as_chunks::<4>().0;
-            for (word, out) in bytes.iter().zip(words[part * height + row..].iter_mut().step_by(tall)) {
+            let (from, step) = if self.by_rows { (self.width, 1) } else { (1, tall) };
+            for (word, out) in bytes.iter().zip(words[(part * height + row) * from..].iter_mut().step_by(step)) {
                 *out = u32::from_le_bytes(word.map(|byte| byte as u8));
             }
         }
@@ -141,6 +147,7 @@ impl IntegerRows {
             rows,
             parts,
             words: &self.words[first * parts * self.width..][..rows * parts * self.width],
+            by_rows: self.by_rows,
             scales: &self.scales[first * groups..][..rows * groups],
             sums: &self.sums[first * parts * groups..][..rows * parts * groups],
         }

@@ -68,7 +68,7 @@ fn multiply(isa: Isa, x: &[f32], w: &QuantisedMatrix, activations: Activations, 
     const PANELS: usize = 2;
     let panels = w.d_out().div_ceil(PANEL);
     ROWS.with_borrow_mut(|rows| {
-        rows.set(isa, x, w, activations);
+        rows.set(isa, x, w, activations, amx::takes(isa, w, x.len() / w.d_in()));
         let rows = &*rows;
         // Integers are multiplied four at a time.
         crate::team::run(panels.div_ceil(PANELS), x.len() * w.d_out() / 4, |task| {
@@ -91,6 +91,10 @@ fn add(isa: Isa, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) 
     assert!(tile.words.len() * super::LINE >= tile.rows * tile.parts * panel.codes.len() && sums.len() == tile.rows);
     #[cfg(target_arch = "x86_64")]
     {
+        if tile.by_rows {
+            // SAFETY: rows lie in one piece only where the processor has tiles and groups are whole ones.
+            return unsafe { amx::add(&mut crate::tiles::Hardware, tile, panel, sums) };
+        }
         if isa.has_byte_products() {
             // SAFETY: the processor was asked, and the lengths were checked above.
             return unsafe { avx512::add(tile, panel, sums) };
@@ -110,6 +114,8 @@ fn add(isa: Isa, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) 
     portable::add(tile, panel, sums);
 }
 
+#[cfg_attr(not(any(target_arch = "x86_64", test)), expect(dead_code))]
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

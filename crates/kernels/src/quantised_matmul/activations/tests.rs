@@ -26,7 +26,7 @@ fn parts_add_up_to_the_rounded_input() {
     let w = matrix(d_in, 8);
     for activations in [Activations::Eight, Activations::Sixteen] {
         let mut rounded = IntegerRows::default();
-        rounded.set(crate::Isa::detect(), &x, &w, activations);
+        rounded.set(crate::Isa::detect(), &x, &w, activations, false);
         let mut seen = 0;
         for tile in 0..rounded.tiles() {
             let tile = rounded.tile(tile);
@@ -55,10 +55,16 @@ fn a_row_that_is_not_finite_has_no_finite_scale() {
     for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         x[3] = odd;
         let mut rounded = IntegerRows::default();
-        rounded.set(crate::Isa::detect(), &x, &w, Activations::Eight);
+        rounded.set(crate::Isa::detect(), &x, &w, Activations::Eight, false);
         assert!(rounded.tile(0).scales[0].is_nan());
     }
     let mut rounded = IntegerRows::default();
-    rounded.set(crate::Isa::detect(), &[0.0, f32::MIN_POSITIVE / 2.0, 0.0, 0.0].repeat(4), &w, Activations::Sixteen);
+    rounded.set(
+        crate::Isa::detect(),
+        &[0.0, f32::MIN_POSITIVE / 2.0, 0.0, 0.0].repeat(4),
+        &w,
+        Activations::Sixteen,
+        false,
+    );
     assert_eq!(rounded.tile(0).scales[0], 0.0);
 }
