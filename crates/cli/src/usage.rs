@@ -70,7 +70,7 @@ pub fn report(mut error: clap::Error, args: &[OsString]) -> ExitCode {
 fn asked_for(error: &clap::Error, is_missing: bool, args: &[OsString]) -> ExitCode {
     printer::set_up(Style::of_wrong_usage());
     if is_missing {
-        let missing = format!("{} needs a verb", verb(args));
+        let missing = format!("{} needs a subcommand", verb(args));
         return printer::failure(&Failure::input(missing).hint(format!("see {} --help", verb(args))));
     }
     printer::document(&match error.kind() {
@@ -83,10 +83,18 @@ fn asked_for(error: &clap::Error, is_missing: bool, args: &[OsString]) -> ExitCo
 /// The verb that arguments name, as far as they do.
 fn verb(args: &[OsString]) -> String {
     let (mut words, mut command) = (vec!["gorgon".to_owned()], Cli::command());
+    let mut is_value = false;
     for word in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
-        let Some(inner) = command.find_subcommand(word).cloned() else { break };
-        command = inner;
-        words.push(word.to_owned());
+        match command.find_subcommand(word).cloned() {
+            Some(inner) => {
+                command = inner;
+                words.push(word.to_owned());
+            }
+            // Options, and what follows one, may stand in front of a verb.
+            None if word.starts_with('-') || is_value => {}
+            None => break,
+        }
+        is_value = word.starts_with('-');
     }
     words.join(" ")
 }

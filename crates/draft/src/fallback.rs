@@ -26,7 +26,8 @@ const TRIAL: f64 = 2.0;
 ///
 /// A drafted step that lasts as long as `cost` plain ones and emits `t` tokens gains `t - cost` plain steps. The gains
 /// are added up; when they fall below `-(1 + 1.5 · (cost - 1) + 0.005 · tokens)` drafting pauses, and as the text grows
-/// it is tried again. Where steps are timed the bound is `-(1 + 0.01 · tokens)`, also for the step itself. So with a cost that is right, decoding is never slower than about 0.99 of plain decoding over a
+/// it is tried again. Where steps are timed the bound is `-(1 + 0.01 · tokens)`, and a tree is no larger than the loss of
+/// its step allows. So with a cost that is right, decoding is never slower than about 0.99 of plain decoding over a
 /// text of some length, whatever the heads are.
 ///
 /// With a cost that is known, decisions depend on tokens alone, not on clocks: the same seed gives the same text. Where
@@ -95,6 +96,7 @@ impl FallbackDrafter {
             Cost::Known(_) if pauses => return Ok(Proposal::root(root)),
             Cost::Known(_) => return self.inner.draft(root, context),
         };
+        let pauses = pauses && !timed.is_trial();
         timed.begin();
         let tree = if timed.is_plain() || pauses { None } else { timed.tree(context.tree.tree.max_nodes(), spare) };
         let Some(tree) = tree else { return Ok(Proposal::root(root)) };
@@ -132,6 +134,7 @@ impl Drafter for FallbackDrafter {
     }
 
     fn observe(&mut self, pass: VerifiedPass<'_>) -> Result<(), DraftError> {
+        self.inner.observe(pass)?;
         if pass.verified.is_some() {
             let cost = match &mut self.cost {
                 Cost::Known(cost) => (!self.paused).then_some(*cost),
@@ -142,7 +145,7 @@ impl Drafter for FallbackDrafter {
         } else if let Cost::Timed(timed) = &mut self.cost {
             timed.forget_step();
         }
-        self.inner.observe(pass)
+        Ok(())
     }
 
     fn finished(&mut self, answer: &[Token]) {

@@ -4,28 +4,27 @@
 pub(crate) use self::hardware::{Hardware, is_there};
 
 /// Columns whose sums are kept.
-#[cfg(target_arch = "x86_64")]
 pub(crate) const COLUMNS: usize = 32;
+/// Inputs that a tile takes of a row.
+pub(crate) const DEPTH: usize = 64;
 
 /// A multiplier of tiles: the processor, or a model of it.
 pub(crate) trait Unit {
-    /// Prepares for products of `rows` rows, `depth` inputs deep, and sets both sums to zero.
+    /// Prepares for products of `rows` rows.
     ///
     /// # Safety
-    /// `rows` is 1 to 16, `depth` a multiple of 4 from 4 to 64.
-    unsafe fn begin(&mut self, rows: usize, depth: usize);
+    /// `rows` is 1 to 16.
+    unsafe fn begin(&mut self, rows: usize);
 
-    /// Adds `inputs [rows][depth]`, signed, times `codes [depth / 4][COLUMNS][4]`, unsigned, to the sums.
+    /// Sums `[rows][COLUMNS]` of `inputs [rows][blocks · DEPTH]`, signed, times `codes [blocks · DEPTH / 4][COLUMNS][4]`,
+    /// unsigned.
     ///
     /// # Safety
-    /// The rows of inputs, `stride` bytes apart, and the codes are there.
-    unsafe fn add(&mut self, inputs: *const u8, stride: usize, codes: *const u8);
+    /// There is at least one block. The rows of inputs, `stride` bytes apart, the codes and room for the sums are there.
+    unsafe fn multiply(&mut self, inputs: *const u8, stride: usize, codes: *const u8, blocks: usize, sums: *mut i32);
 
-    /// Writes the sums `[rows][COLUMNS]` and ends what [`Self::begin`] began.
-    ///
-    /// # Safety
-    /// There is room.
-    unsafe fn end(&mut self, sums: *mut i32);
+    /// Ends what [`Self::begin`] began.
+    fn end(&mut self);
 }
 
 #[cfg(target_arch = "x86_64")]

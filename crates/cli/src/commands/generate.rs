@@ -24,7 +24,6 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
     let request = Question::prepare(&options(args)?, settings)?;
     let drafting = args.draft.resolve(&settings.console)?;
     let drafting = drafting.for_text_of(&request.dir, (rule, transform), &settings.console)?;
-    drafting.note_calibration(args.draft.tree.as_ref(), &request.dir, &settings.console)?;
     let tokens = request.prompt.len() + request.limits.max_new_tokens - 1;
     let decoder = load::decoder(&request.dir, tokens, settings)?;
     request.note_template(&settings.console);
@@ -39,6 +38,7 @@ pub fn run(args: &Generate, settings: &Settings) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut loaded = drafting.load_for_use(&decoder, settings.seed)?;
+    drafting.note_calibration(args.draft.tree.as_ref(), &request.dir, &settings.console)?;
     let mut target = DecoderTarget::new(decoder.clone(), tokens, loaded.drafter().needs().hooks);
     let acceptance = rule.rule(transform);
     if let Loaded::Oracle(oracle) = &mut loaded {

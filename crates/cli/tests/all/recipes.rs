@@ -89,12 +89,12 @@ fn recipes_are_planned_on_shapes() {
         write!(
             page,
             "\n## {}\n\n`configs/recipes/{model}`. Distillation: weights {weights}, caches and logits at most {caches}\n\
-             on a CPU, for {} conversations at a time; {:.1} hours for the new tokens, whose disk is at most {}.\n\n\
+             on a CPU, for {} conversations at a time; {:.1} hours for the new tokens, which take about {} of disk.\n\n\
              | method | parameters | memory | backbone | disk | steps | hours |\n|---|--:|--:|--:|--:|--:|--:|\n",
             hub(model),
             distill["batch_size"],
             distill["seconds"].as_f64().unwrap() / 3600.0,
-            giga(&distill["disk_bytes_at_most"]),
+            giga(&distill["disk_bytes"]),
         )
         .unwrap();
         for method in METHODS {

@@ -72,11 +72,15 @@ fn help_and_version_are_json_documents_too() {
     let text = stdout(&gorgon(&["verify", "--help"]));
     let help = json(&gorgon(&["verify", "--help", "--json"]));
     assert_eq!(help["help"].as_str().unwrap().trim_end(), text.trim_end());
-    for (args, missing) in [(&["--json"][..], "gorgon"), (&["store", "--json"], "gorgon store")] {
+    for (args, missing) in [
+        (&["--json"][..], "gorgon"),
+        (&["store", "--json"], "gorgon store"),
+        (&["--json", "--threads", "2", "store"], "gorgon store"),
+    ] {
         let output = gorgon(args);
         assert_eq!(output.status.code(), Some(2));
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(document["error"], format!("{missing} needs a verb"));
+        assert_eq!(document["error"], format!("{missing} needs a subcommand"));
         assert_eq!(document["hint"], format!("see {missing} --help"));
     }
 }

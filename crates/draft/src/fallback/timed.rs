@@ -10,6 +10,22 @@ const REVISIT: usize = 64;
 /// Times of sizes that were not drafted for so many steps are forgotten.
 const ANEW: usize = 1024;
 
+/// Plain steps after which a draft has to catch up with the text.
+const RESTED: usize = 4;
+/// A drafted step counts as so many times its usual cost at most: the machine did something else.
+const LONGEST: f64 = 3.0;
+
+/// How the next draft follows those before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readiness {
+    /// At once: its time is that of others.
+    Warm,
+    /// Behind a prompt, which it may read. It touches memory for the first time.
+    BehindPrompt,
+    /// Behind plain steps, whose tokens it may read.
+    BehindPause,
+}
+
 /// A step that is under way.
 #[derive(Clone, Copy)]
 struct Step {
@@ -25,16 +41,19 @@ pub(super) struct Timed {
     clock: Clock,
     under_way: Option<Step>,
     steps: usize,
-    /// Whether something was drafted since the last prompt. The first draft behind it may read it, and touches memory for
-    /// the first time.
-    is_warm: bool,
+    readiness: Readiness,
+    /// Plain steps since something was drafted.
+    rested: usize,
+    /// Whether drafting was taken up, and no draft that followed another was timed yet.
+    is_trial: bool,
     /// How many plain steps the last step with one draft lasted, before their mean is known.
     single: f64,
 }
 
 impl Timed {
     pub fn new(tree: TrellisTree, costs: StepCosts, clock: Clock) -> Self {
-        Self { tree, costs, clock, under_way: None, steps: 0, is_warm: false, single: 1.0 }
+        let (readiness, under_way) = (Readiness::BehindPrompt, None);
+        Self { tree, costs, clock, under_way, steps: 0, readiness, rested: 0, is_trial: false, single: 1.0 }
     }
 
     /// How many plain steps a step with one draft lasts.
@@ -47,6 +66,7 @@ impl Timed {
         self.steps += 1;
         if self.steps.is_multiple_of(ANEW) {
             self.costs.forget_unused();
+            self.single = 1.0;
         }
         self.under_way = Some(Step { since: (self.clock)(), rows: None });
     }
@@ -56,16 +76,23 @@ impl Timed {
         !self.costs.knows_plain() || self.steps.is_multiple_of(REVISIT)
     }
 
+    /// Whether the next step has to have drafts: the one before only says what it takes to begin.
+    pub fn is_trial(&self) -> bool {
+        self.is_trial
+    }
+
     /// The tree of a step that may lose `spare` plain steps; `None` where no drafts may. Trees begin with
     /// one draft and have at most twice the rows that were timed before: it is hardly known how long larger steps take.
     pub fn tree(&self, most: usize, spare: f64) -> Option<TrellisTree> {
-        let tried = if self.costs.knows(2) { 2 * self.costs.largest() } else { 2 };
+        let is_first = self.readiness == Readiness::BehindPause || !self.costs.knows(2);
+        let tried = if is_first { 2 } else { 2 * self.costs.largest() };
         let most = self.tree.nodes().min(most).min(tried);
         let mut costs = self.costs.ratios(most);
         if let Some(single) = costs.get_mut(1) {
             *single = self.smallest();
         }
-        let nodes = (2..=most).rev().find(|&nodes| costs[nodes - 1] - 1.0 <= spare)?;
+        let nodes = (2..=most).rev().find(|&nodes| costs[nodes - 1] - 1.0 <= spare);
+        let nodes = nodes.or((self.is_trial && most > 1).then_some(2))?;
         let tree = TrellisTree::new(nodes, self.tree.depth()).ok()?;
         Some(tree.with_costs(|nodes| costs[nodes - 1]))
     }
@@ -83,16 +110,24 @@ impl Timed {
         let seconds = (self.clock)().saturating_sub(since).as_secs_f64();
         let Some(rows) = rows else {
             self.costs.add(1, seconds);
+            self.rested += 1;
+            if self.rested == RESTED && self.readiness == Readiness::Warm {
+                self.readiness = Readiness::BehindPause;
+            }
             return None;
         };
-        if !std::mem::replace(&mut self.is_warm, true) {
-            return Some(self.costs.ratio(rows));
-        }
-        // A lone root that heads were asked about is no plain step.
-        let seconds = if rows > 1 { self.costs.add(rows, seconds) } else { seconds };
-        let plain = self.costs.plain();
-        let cost = if plain > 0.0 { seconds / plain } else { 1.0 };
-        if rows == 2 {
+        self.rested = 0;
+        let readiness = std::mem::replace(&mut self.readiness, Readiness::Warm);
+        self.is_trial = readiness != Readiness::Warm;
+        let (plain, usual) = (self.costs.plain(), self.costs.ratio(rows.max(2)));
+        let cost = match readiness {
+            Readiness::BehindPrompt => return Some(self.costs.ratio(rows)),
+            // A lone root that heads were asked about is no plain step.
+            Readiness::Warm if rows > 1 => self.costs.add(rows, seconds),
+            Readiness::Warm | Readiness::BehindPause => seconds.min(LONGEST * usual * plain),
+        };
+        let cost = if plain > 0.0 { cost / plain } else { 1.0 };
+        if rows == 2 && readiness == Readiness::Warm {
             self.single = cost;
         }
         Some(cost)
@@ -100,7 +135,7 @@ impl Timed {
 
     /// A prompt is read, or the text goes on elsewhere.
     pub fn forget_step(&mut self) {
-        (self.under_way, self.is_warm) = (None, false);
+        (self.under_way, self.readiness) = (None, Readiness::BehindPrompt);
     }
 }
 

@@ -93,7 +93,7 @@ fn add(isa: Isa, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) 
     {
         if tile.by_rows {
             // SAFETY: rows lie in one piece only where the processor has tiles and groups are whole ones.
-            return unsafe { amx::add(&mut crate::tiles::Hardware, tile, panel, sums) };
+            return unsafe { amx::add(tile, panel, sums) };
         }
         if isa.has_byte_products() {
             // SAFETY: the processor was asked, and the lengths were checked above.

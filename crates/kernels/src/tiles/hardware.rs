@@ -1,6 +1,6 @@
 //! The processor's own tiles.
 
-use super::{COLUMNS, Unit};
+use super::{COLUMNS, DEPTH, Unit};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 use std::sync::OnceLock;
@@ -64,54 +64,74 @@ fn is_granted() -> bool {
 
 /// Multiplies numbers of which the sums are known.
 fn is_right() -> bool {
-    const ROWS: usize = 5;
-    const DEPTH: usize = 64;
-    let inputs: [[i8; DEPTH]; ROWS] = std::array::from_fn(|r| std::array::from_fn(|k| (r * 67 + k * 31) as i8));
-    let codes: [u8; DEPTH * COLUMNS] = std::array::from_fn(|i| (i * 37 + i / 251) as u8);
-    let mut sums = [[0i32; COLUMNS]; ROWS];
-    let mut unit = Hardware;
-    // SAFETY: the processor was asked; rows, codes and sums are there.
-    unsafe {
-        unit.begin(ROWS, DEPTH);
-        (0..2).for_each(|_| unit.add(inputs.as_ptr().cast(), DEPTH, codes.as_ptr()));
-        unit.end(sums.as_mut_ptr().cast());
-    }
+    const BLOCKS: usize = 2;
+    const WIDTH: usize = BLOCKS * DEPTH;
+    let inputs: [[i8; WIDTH]; 16] = std::array::from_fn(|r| std::array::from_fn(|k| (r * 67 + k * 31 + k / 8) as i8));
+    let codes: [u8; WIDTH * COLUMNS] = std::array::from_fn(|i| (i * 37 + i / 251) as u8);
     let code = |k: usize, column: usize| i32::from(codes[k / 4 * 4 * COLUMNS + 4 * column + k % 4]);
-    let sum = |r: usize, column: usize| (0..DEPTH).map(|k| i32::from(inputs[r][k]) * code(k, column)).sum::<i32>();
-    (0..ROWS).all(|r| (0..COLUMNS).all(|column| sums[r][column] == 2 * sum(r, column)))
+    let sum = |r: usize, column: usize| (0..WIDTH).map(|k| i32::from(inputs[r][k]) * code(k, column)).sum::<i32>();
+    let mut unit = Hardware;
+    [1, 5, 14, 16].into_iter().all(|rows| {
+        let mut sums = [[0i32; COLUMNS]; 16];
+        // SAFETY: the processor was asked; rows, codes and sums are there.
+        unsafe {
+            unit.begin(rows);
+            unit.multiply(inputs.as_ptr().cast(), WIDTH, codes.as_ptr(), BLOCKS, sums.as_mut_ptr().cast());
+            unit.end();
+        }
+        let expected = |r: usize, column: usize| if r < rows { sum(r, column) } else { 0 };
+        (0..16).all(|r| (0..COLUMNS).all(|column| sums[r][column] == expected(r, column)))
+    })
 }
 
 /// Tiles 0 and 1 are the sums of 16 columns each, 2 is inputs, 3 and 4 are codes.
 impl Unit for Hardware {
-    unsafe fn begin(&mut self, rows: usize, depth: usize) {
+    #[inline(always)]
+    unsafe fn begin(&mut self, rows: usize) {
         let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
-        for (tile, (height, bytes)) in
-            [(rows, 64), (rows, 64), (rows, depth), (depth / 4, 64), (depth / 4, 64)].into_iter().enumerate()
-        {
-            (config.rows[tile], config.bytes[tile]) = (height as u8, bytes as u16);
-        }
+        config.bytes[..5].fill(64);
+        config.rows[..3].fill(rows as u8);
+        config.rows[3..5].fill((DEPTH / 4) as u8);
         // SAFETY: the caller's promise.
         unsafe {
-            asm!("ldtilecfg [{config}]", "tilezero tmm0", "tilezero tmm1", config = in(reg) &raw const config,
-                options(nostack, preserves_flags));
+            asm!("ldtilecfg [{config}]", config = in(reg) &raw const config, out("tmm0") _, out("tmm1") _, out("tmm2") _,
+                out("tmm3") _, out("tmm4") _, options(nostack, readonly, preserves_flags));
         }
     }
 
-    unsafe fn add(&mut self, inputs: *const u8, stride: usize, codes: *const u8) {
+    #[inline(always)]
+    unsafe fn multiply(&mut self, inputs: *const u8, stride: usize, codes: *const u8, blocks: usize, sums: *mut i32) {
         // SAFETY: the caller's promise.
         unsafe {
-            asm!("tileloadd tmm2, [{inputs} + 1*{stride}]", "tileloadd tmm3, [{codes} + 1*{line}]",
-                "tdpbsud tmm0, tmm2, tmm3", "tileloadd tmm4, [{codes} + 1*{line} + 64]", "tdpbsud tmm1, tmm2, tmm4",
-                inputs = in(reg) inputs, stride = in(reg) stride, codes = in(reg) codes, line = in(reg) 4 * COLUMNS,
-                options(nostack, preserves_flags, readonly));
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "2:",
+                "tileloadd tmm2, [{inputs} + 1*{stride}]",
+                "tileloadd tmm3, [{codes} + 1*{line}]",
+                "tdpbsud tmm0, tmm2, tmm3",
+                "tileloadd tmm4, [{codes} + 1*{line} + 64]",
+                "tdpbsud tmm1, tmm2, tmm4",
+                "add {inputs}, {depth}",
+                "add {codes}, {depth} * {columns}",
+                "dec {blocks}",
+                "jnz 2b",
+                "tilestored [{sums} + 1*{line}], tmm0",
+                "tilestored [{sums} + 1*{line} + 64], tmm1",
+                inputs = inout(reg) inputs => _, stride = in(reg) stride, codes = inout(reg) codes => _,
+                line = in(reg) 4 * COLUMNS, blocks = inout(reg) blocks => _, sums = in(reg) sums,
+                depth = const DEPTH, columns = const COLUMNS, out("tmm0") _, out("tmm1") _, out("tmm2") _,
+                out("tmm3") _, out("tmm4") _, options(nostack),
+            );
         }
     }
 
-    unsafe fn end(&mut self, sums: *mut i32) {
-        // SAFETY: the caller's promise.
+    #[inline(always)]
+    fn end(&mut self) {
+        // SAFETY: tiles are there, since something was begun.
         unsafe {
-            asm!("tilestored [{sums} + 1*{row}], tmm0", "tilestored [{sums} + 1*{row} + 64], tmm1", "tilerelease",
-                sums = in(reg) sums, row = in(reg) size_of::<[i32; COLUMNS]>(), options(nostack, preserves_flags));
+            asm!("tilerelease", out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, out("tmm4") _,
+                options(nostack, nomem, preserves_flags));
         }
     }
 }

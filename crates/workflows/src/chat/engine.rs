@@ -83,6 +83,8 @@ pub(super) struct Engine {
     pub drafting: Drafting,
     steps: Steps,
     choice: RuleChoice,
+    /// Whether trees are timed under rules whose text does not depend on them.
+    can_be_timed: bool,
     rule: Box<dyn AcceptanceRule + Send + Sync>,
     random: SeededRandom,
 }
@@ -94,7 +96,8 @@ impl Engine {
         let choice = options.accept.resolve(&transform);
         let steps = Steps::load(&drafting, model, (choice, transform), settings)?;
         let random = SeededRandom::new(options.seed);
-        Ok(Self { drafting, steps, choice, rule: choice.rule(transform), random })
+        let can_be_timed = options.tree.is_none() && drafting.can_be_timed(model.decoder.compute());
+        Ok(Self { drafting, steps, choice, can_be_timed, rule: choice.rule(transform), random })
     }
 
     /// The drafter and tree that options ask for. Reads no weights.
@@ -122,8 +125,7 @@ impl Engine {
                 | DrafterChoice::Composed(_)
                 | DrafterChoice::TrainingFree(TrainingFree::Partial(_) | TrainingFree::Skip(_))
         );
-        // Trees of timed steps are for rules whose text does not depend on them.
-        let times_otherwise = keeps_text(choice) != keeps_text(self.choice);
+        let times_otherwise = self.can_be_timed && keeps_text(choice) != keeps_text(self.choice);
         if samples || times_otherwise || matches!(self.steps, Steps::Recorded(_)) {
             return Ok(false);
         }

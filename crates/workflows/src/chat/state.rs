@@ -278,7 +278,10 @@ impl<'a> Chat<'a> {
             Setting::Drafter(_) | Setting::Tree(_) => self.reload(&changed)?,
             Setting::Temperature(_) | Setting::TopP(_) | Setting::TopK(_) | Setting::Accept(_) => {
                 if !self.engine.change_rule(&changed)? {
+                    let (resting, random) = (self.resting, self.engine.random());
                     self.reload(&changed)?;
+                    self.resting = resting;
+                    self.engine.set_random(random);
                 }
                 self.plain_step = None;
             }

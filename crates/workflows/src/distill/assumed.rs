@@ -12,11 +12,23 @@ pub struct Assumed {
 }
 
 impl Assumed {
-    /// Seconds of so many new tokens, where the rate is declared: each step reads the weights once, and the caches of all
-    /// conversations, which are half full on average.
-    pub(super) fn seconds(&self, tokens: u64, capacity: usize, room: &MemoryBudget) -> Option<f64> {
-        let steps = tokens as f64 / room.slots.max(1) as f64;
-        let caches = room.per_token as f64 * (room.slots * capacity) as f64 / 2.0;
+    /// Whether anything is declared.
+    pub(super) fn is_none(&self) -> bool {
+        self.tokens.is_none() && self.bandwidth.is_none()
+    }
+
+    /// Seconds of so many new tokens of some conversations, where the rate is declared: each step reads the weights once,
+    /// and the caches of the conversations that are decoded at a time, which are half full on average.
+    pub(super) fn seconds(
+        &self,
+        tokens: u64,
+        conversations: usize,
+        capacity: usize,
+        room: &MemoryBudget,
+    ) -> Option<f64> {
+        let at_once = room.slots.min(conversations).max(1);
+        let steps = tokens as f64 / at_once as f64;
+        let caches = room.per_token as f64 * (at_once * capacity) as f64 / 2.0;
         self.bandwidth.map(|rate| steps * (room.weights as f64 + caches) / (rate * 1e9))
     }
 }

@@ -140,22 +140,26 @@ impl Job {
         if let Some(drafting) = &self.drafting {
             plan.push_str(&format!("; drafter {}, tree {}", drafting.name(), drafting.tree_name));
         }
-        let most = turns * self.config.sampling.max_new_tokens.min(capacity);
+        let most = self.most_tokens(turns, capacity);
         plan.push_str(&match assumed.tokens {
             Some(tokens) => format!("; {} new tokens assumed", count(tokens.into())),
-            None => format!("; at most {} new tokens", count(most as u128)),
+            None => format!("; at most {} new tokens", count(most.into())),
         });
-        let tokens = assumed.tokens.unwrap_or(most as u64);
-        let (disk, seconds) = (self.disk(turns, tokens), assumed.seconds(tokens, capacity, &room));
-        plan.push_str(&format!("; disk at most {}", bytes(disk)));
+        let (tokens, n) = (assumed.tokens.unwrap_or(most), self.gathered.prompts.len());
+        let (disk, seconds) = (self.disk(turns, tokens), assumed.seconds(tokens, n, capacity, &room));
+        plan.push_str(&format!(
+            "; disk {} {}",
+            if assumed.tokens.is_some() { "about" } else { "at most" },
+            bytes(disk)
+        ));
         if let Some(seconds) = seconds {
-            let apart = if self.drafting.is_some() { "prompts apart, without drafts" } else { "prompts apart" };
-            plan.push_str(&format!("; about {} at the assumed rate, {apart}", duration(seconds)));
+            let apart = if self.drafting.is_some() { "prompts and the gain of drafts" } else { "prompts" };
+            plan.push_str(&format!("; about {} at the assumed rate, {apart} apart", duration(seconds)));
         }
         let numbers = json!({
             "batch_size": room.slots, "weights_bytes": room.weights as u64, "lm_head_copies_bytes": room.copies,
             "caches_bytes": caches, "memory_bytes": room.bytes(room.slots), "new_tokens_at_most": most,
-            "disk_bytes_at_most": disk, "seconds": seconds, "assumed_tokens": assumed.tokens,
+            "disk_bytes": disk, "seconds": seconds, "assumed_tokens": assumed.tokens,
             "assumed_bandwidth": assumed.bandwidth,
         });
         if let (Some(all), Value::Object(numbers)) = (document.as_object_mut(), numbers) {
@@ -164,13 +168,23 @@ impl Job {
         Ok(())
     }
 
-    /// Bytes of journal and shards at most, with so many new tokens: an id is written in digits in the journal and in four
-    /// bytes in a shard, and a text has no more tokens than bytes.
+    /// New tokens at most, those of turns that the model makes up included.
+    fn most_tokens(&self, turns: usize, capacity: usize) -> u64 {
+        let each = self.config.sampling.max_new_tokens.min(capacity);
+        let made_up = self.gathered.prompts.len().saturating_mul(self.config.self_talk_turns as usize);
+        let answers = (turns.saturating_add(made_up)).saturating_mul(each) as u64;
+        // The record that reaches the limit is the last one.
+        let limit = self.config.max_total_tokens.map(|limit| (limit as u64).saturating_add(capacity as u64));
+        answers.min(limit.unwrap_or(u64::MAX)).saturating_add(made_up.saturating_mul(each) as u64)
+    }
+
+    /// Bytes of journal and shards with so many new tokens: an id is written in digits in the journal and in four bytes in
+    /// a shard. Of a prompt there are no more tokens than bytes, and those of the template.
     fn disk(&self, turns: usize, tokens: u64) -> u64 {
-        const PER_ANSWER: u64 = 100;
+        const PER_TURN: u64 = 160;
         let digits = u64::from(self.model.vocab_size.max(1).ilog10()) + 1;
         let prompts: usize = self.gathered.prompts.iter().map(Prompt::bytes).sum();
-        tokens * (digits + 1 + 4) + PER_ANSWER * turns as u64 + 4 * prompts as u64
+        tokens.saturating_mul(digits + 1 + 4).saturating_add(PER_TURN * turns as u64 + 4 * prompts as u64)
     }
 
     /// Tokens of a conversation at most.

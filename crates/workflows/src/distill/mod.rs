@@ -56,6 +56,9 @@ pub fn plan(
     assumed: Assumed,
     settings: &Settings,
 ) -> Result<Value, Failure> {
+    if (config.is_served() || config.answers == Answers::Data) && !assumed.is_none() {
+        return Err(Failure::input("--assume-tokens, --assume-bandwidth: no model answers on this machine"));
+    }
     let mut job = Job::prepare(config, settings)?;
     match part {
         Some(part) => take_part(&mut job, part).map(drop)?,

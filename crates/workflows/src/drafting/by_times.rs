@@ -24,11 +24,7 @@ impl Drafting {
     /// # Errors
     /// When the heads' records cannot be read.
     pub fn by_times(self, compute: &Compute) -> Result<Self, Failure> {
-        let (DrafterChoice::Heads(method), Some(folder)) = (&self.choice, &self.heads) else { return Ok(self) };
-        let has_tree = self.is_plain() || self.stops_on(&compute.choice().to_string());
-        if has_tree || !compute.is_host() || !takes_trellis(*method) {
-            return Ok(self);
-        }
+        let Some(folder) = self.heads.as_ref().filter(|_| self.can_be_timed(compute)) else { return Ok(self) };
         let record = CalibrationRecord::read(&folder.path)?;
         let record = record.filter(|record| record.device == compute.choice().to_string());
         let costs = record.map_or_else(StepCosts::timed, |record| {
@@ -39,6 +35,13 @@ impl Drafting {
         let corrected = Some(row_calibration(self.heads.as_ref())?);
         let timed = Some((tree.clone(), costs));
         Ok(Self { tree_name, builder: Box::new(tree), cost: None, corrected, timed, ..self })
+    }
+
+    /// Whether [`Self::by_times`] changes anything, or did.
+    pub fn can_be_timed(&self, compute: &Compute) -> bool {
+        let DrafterChoice::Heads(method) = self.choice else { return false };
+        let has_tree = self.is_plain() || self.stops_on(&compute.choice().to_string());
+        self.timed.is_some() || !has_tree && compute.is_host() && takes_trellis(method)
     }
 
     /// Says so where a calibration chose plain decoding for the heads, or nothing was measured of them and no tree is

@@ -201,25 +201,25 @@ impl<F: OnBackbone> Job<F> {
         done: u64,
         settings: &Settings,
     ) -> f64 {
-        let steps = self.fit.schedule.steps as f64;
         // Cached states are computed once, before the first step; those that all stay in memory, in the first steps.
         let data = self.objective.data();
         // Windows overlap, and those without labels are left out.
         let whole = data.whole().iter().map(|row| row.example.ids.len()).sum::<usize>() as f64;
         let share = whole / data.packing.tokens().max(1) as f64;
         let once = reading * share * data.packing.steps_per_epoch() as f64;
-        let (before, during) = match config.caches_features() {
-            true => (once, 0.0),
-            false if self.objective.reads_once() => (0.0, once.min(reading * steps)),
-            false => (0.0, reading * steps),
+        let before = if config.caches_features() { once } else { 0.0 };
+        let during = |steps: f64| match config.caches_features() {
+            true => 0.0,
+            false if self.objective.reads_once() => once.min(reading * steps),
+            false => reading * steps,
         };
-        let seconds = during + fitting_them * steps;
+        let of = |steps: u64| during(steps as f64) + fitting_them * steps as f64;
+        let seconds = of(self.fit.schedule.steps);
         let a_step = format!("(a step reads {reading:.2} s and fits {fitting_them:.2} s here)");
         settings.console.say(match self.fit.schedule.steps.saturating_sub(done) {
             0 => "all steps are done".into(),
             left if done > 0 => {
-                let seconds = duration(seconds * left as f64 / steps);
-                format!("about {seconds} for the {left} steps left, evaluations apart {a_step}")
+                format!("about {} for the {left} steps left, evaluations apart {a_step}", duration(of(left)))
             }
             _ => {
                 let ahead = (before > 0.0).then(|| format!("{} for hidden states, then ", duration(before)));

@@ -2,70 +2,65 @@
 //! inputs deep.
 //!
 //! A line of a panel has four codes of each column one after the other, which is the order in which a tile expects its
-//! right factor. Inputs lie row after row ([`Tile::by_rows`]).
+//! right factor. Inputs lie row after row ([`Tile::by_rows`]). Codes of 4 bits and small groups are left to vectors: what
+//! is done once per group would take longer than the products.
 
 use super::super::activations::{TALLEST, Tile};
 use super::super::matrix::Panel;
 use super::super::{CodeBits, LINE, PANEL, QuantisedMatrix};
 use super::finish::finish;
 use crate::Isa;
-use crate::tiles::Unit;
+use crate::tiles::{COLUMNS, DEPTH, Unit};
 
-/// Bytes of a tile's row.
-const DEEPEST: usize = 64;
 /// Rows from which tiles are used: fewer wait for the weights, which vectors do as well.
 const LEAST_ROWS: usize = 4;
+/// Inputs of a group at least.
+const LEAST_GROUP: usize = 256;
 
-/// Inputs that a tile takes of a group, if groups are whole tiles.
-fn depth(w: &QuantisedMatrix) -> Option<usize> {
-    let depth = w.group().min(DEEPEST);
-    let is_whole = depth.is_multiple_of(32) && w.group().is_multiple_of(depth) && w.d_in().is_multiple_of(depth);
-    is_whole.then_some(depth)
+/// Whether groups are whole tiles, and large.
+fn fits(w: &QuantisedMatrix) -> bool {
+    const { assert!(COLUMNS == PANEL && 4 * COLUMNS == LINE) };
+    let is_whole = w.group().is_multiple_of(DEPTH) && w.d_in().is_multiple_of(DEPTH);
+    is_whole && w.bits() == CodeBits::Eight && w.group() >= LEAST_GROUP
 }
 
 /// Whether a product of so many rows is computed in tiles.
 pub fn takes(isa: Isa, w: &QuantisedMatrix, rows: usize) -> bool {
-    rows >= LEAST_ROWS && isa.has_tiles() && depth(w).is_some()
+    rows >= LEAST_ROWS && fits(w) && isa.has_tiles()
 }
 
-/// `sums[row] += row · panel`, of inputs that lie row after row.
+/// `sums[row] += row · panel`, of inputs that lie row after row, by the processor's tiles.
 ///
 /// # Safety
-/// The unit is there, [`depth`] is that of the matrix, and the tile has a byte for every input of the panel and row.
-pub unsafe fn add(unit: &mut impl Unit, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) {
+/// The processor has tiles and AVX-512 F, BW, DQ and VL; else as of [`add_with`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+pub unsafe fn add(tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) {
+    // SAFETY: the caller's promise.
+    unsafe { add_with(&mut crate::tiles::Hardware, tile, panel, sums) }
+}
+
+/// [`add`] by any unit.
+///
+/// # Safety
+/// The matrix [`fits`], and the tile has a byte for every input of the panel and row.
+#[inline(always)]
+unsafe fn add_with(unit: &mut impl Unit, tile: &Tile<'_>, panel: &Panel<'_>, sums: &mut [[f32; PANEL]]) {
     let tall = tile.rows * tile.parts;
-    let per_line = panel.bits.inputs_per_line();
-    let depth = (panel.lines_per_group * per_line).min(DEEPEST);
     let (width, inputs) = (tile.words.len() / tall * 4, tile.words.as_ptr().cast::<u8>());
-    let mut unpacked = [0u8; DEEPEST / 4 * LINE];
+    // SAFETY: a tile has 1 to 14 rows.
+    unsafe { unit.begin(tall) };
     for group in 0..panel.groups {
-        let mut dots = [[0i32; PANEL]; TALLEST];
-        // SAFETY: the caller's promise; a group is a whole number of tiles.
+        let (mut dots, lines) = ([[0i32; PANEL]; TALLEST], panel.lines_of(group));
+        let codes = &panel.codes[lines.start * LINE..lines.end * LINE];
+        // SAFETY: a group is a whole number of tiles.
         unsafe {
-            unit.begin(tall, depth);
-            for line in panel.lines_of(group).step_by(depth / per_line) {
-                let codes = &panel.codes[line * LINE..][..depth / per_line * LINE];
-                let codes = match panel.bits {
-                    CodeBits::Eight => codes.as_ptr(),
-                    CodeBits::Four => unpack(codes, &mut unpacked).as_ptr(),
-                };
-                unit.add(inputs.add(line * per_line), width, codes);
-            }
-            unit.end(dots.as_mut_ptr().cast());
+            let inputs = inputs.add(lines.start * 4);
+            unit.multiply(inputs, width, codes.as_ptr(), lines.len() * 4 / DEPTH, dots.as_mut_ptr().cast());
         }
         finish(tile, panel, group, &dots[..tall], sums);
     }
-}
-
-/// Codes of 4 bits as bytes: each line becomes two, of the lower and the upper halves.
-fn unpack<'a>(codes: &[u8], to: &'a mut [u8]) -> &'a [u8] {
-    for (line, both) in codes.chunks_exact(LINE).zip(to.chunks_exact_mut(2 * LINE)) {
-        let (lower, upper) = both.split_at_mut(LINE);
-        for ((code, lower), upper) in line.iter().zip(lower).zip(upper) {
-            (*lower, *upper) = (code & 15, code >> 4);
-        }
-    }
-    to
+    unit.end();
 }
 
 #[cfg(test)]

@@ -9,21 +9,21 @@ use super::*;
 #[derive(Default)]
 struct Model {
     rows: usize,
-    depth: usize,
-    sums: [[[i32; 16]; 16]; 2],
 }
 
 impl Unit for Model {
-    unsafe fn begin(&mut self, rows: usize, depth: usize) {
-        assert!((1..=16).contains(&rows) && (4..=64).contains(&depth) && depth.is_multiple_of(4));
-        *self = Self { rows, depth, ..Self::default() };
+    unsafe fn begin(&mut self, rows: usize) {
+        assert!((1..=16).contains(&rows) && self.rows == 0);
+        self.rows = rows;
     }
 
-    unsafe fn add(&mut self, inputs: *const u8, stride: usize, codes: *const u8) {
-        for (half, sums) in self.sums.iter_mut().enumerate() {
-            for (m, sums) in sums[..self.rows].iter_mut().enumerate() {
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    for k in 0..self.depth {
+    unsafe fn multiply(&mut self, inputs: *const u8, stride: usize, codes: *const u8, blocks: usize, sums: *mut i32) {
+        assert!(self.rows > 0 && blocks > 0);
+        let mut tiles = [[[0i32; 16]; 16]; 2];
+        for (half, tile) in tiles.iter_mut().enumerate() {
+            for (m, row) in tile[..self.rows].iter_mut().enumerate() {
+                for (n, sum) in row.iter_mut().enumerate() {
+                    for k in 0..blocks * DEPTH {
                         // SAFETY: the caller's promise.
                         let (a, b) = unsafe {
                             (*inputs.add(m * stride + k), *codes.add(k / 4 * LINE + 64 * half + 4 * n + k % 4))
@@ -33,15 +33,16 @@ impl Unit for Model {
                 }
             }
         }
-    }
-
-    unsafe fn end(&mut self, sums: *mut i32) {
         for m in 0..self.rows {
             for n in 0..PANEL {
                 // SAFETY: the caller's promise.
-                unsafe { *sums.add(m * PANEL + n) = self.sums[n / 16][m][n % 16] };
+                unsafe { *sums.add(m * PANEL + n) = tiles[n / 16][m][n % 16] };
             }
         }
+    }
+
+    fn end(&mut self) {
+        self.rows = 0;
     }
 }
 
@@ -85,15 +86,13 @@ fn tiles_give_the_bits_of_portable_code() {
         eprintln!("SKIPPED: this processor has no tiles (AMX); a model of them is tested alone");
     }
     for (d_in, group, bits) in [
-        (64, 64, CodeBits::Eight),
         (256, 256, CodeBits::Eight),
-        (320, 32, CodeBits::Eight),
-        (96, 32, CodeBits::Four),
-        (384, 128, CodeBits::Four),
-        (192, 64, CodeBits::Four),
+        (320, 320, CodeBits::Eight),
+        (768, 256, CodeBits::Eight),
+        (704, 256, CodeBits::Eight),
     ] {
         let w = matrix(d_in, 70, group, bits);
-        assert!(depth(&w).is_some(), "{w:?}");
+        assert!(fits(&w), "{w:?}");
         for count in [1, 4, 13, 14, 15, 37] {
             let x: Vec<f32> = (0..count * d_in).map(|i| ((i * 29 + i / 7) % 101) as f32 / 50.0 - 1.0).collect();
             for activations in [Activations::Eight, Activations::Sixteen] {
@@ -101,15 +100,14 @@ fn tiles_give_the_bits_of_portable_code() {
                     product(&x, &w, activations, false, &mut |tile, panel, sums| portable::add(tile, panel, sums));
                 // SAFETY: groups are whole tiles.
                 let tiles = product(&x, &w, activations, true, &mut |tile, panel, sums| unsafe {
-                    add(&mut Model::default(), tile, panel, sums)
+                    add_with(&mut Model::default(), tile, panel, sums)
                 });
                 assert_eq!(tiles, want, "{count} rows of {w:?}, {activations:?}");
                 #[cfg(target_arch = "x86_64")]
                 if crate::tiles::is_there() {
                     // SAFETY: groups are whole tiles, and the processor was asked.
-                    let tiles = product(&x, &w, activations, true, &mut |tile, panel, sums| unsafe {
-                        add(&mut crate::tiles::Hardware, tile, panel, sums)
-                    });
+                    let tiles =
+                        product(&x, &w, activations, true, &mut |tile, panel, sums| unsafe { add(tile, panel, sums) });
                     assert_eq!(tiles, want, "{count} rows of {w:?}, {activations:?} by the processor");
                 }
             }
@@ -117,12 +115,17 @@ fn tiles_give_the_bits_of_portable_code() {
     }
 }
 
-/// Odd groups and widths are left to vectors.
+/// Odd groups and widths, small groups and codes of 4 bits are left to vectors.
 #[test]
-fn matrices_without_whole_tiles_are_left_alone() {
-    for (d_in, group) in [(100, 100), (96, 48), (130, 64), (24, 24), (96, 96)] {
-        assert_eq!(depth(&matrix(d_in, 33, group, CodeBits::Eight)), None, "{d_in} in groups of {group}");
+fn matrices_without_large_groups_of_whole_tiles_are_left_alone() {
+    for (d_in, group, bits) in [
+        (300, 300, CodeBits::Eight),
+        (768, 300, CodeBits::Eight),
+        (700, 256, CodeBits::Eight),
+        (512, 128, CodeBits::Eight),
+        (512, 512, CodeBits::Four),
+    ] {
+        assert!(!fits(&matrix(d_in, 33, group, bits)), "{d_in} in groups of {group}");
     }
-    assert_eq!(depth(&matrix(96, 33, 32, CodeBits::Four)), Some(32));
-    assert!(!takes(Isa::available()[0], &matrix(64, 33, 64, CodeBits::Eight), 64), "portable code has no tiles");
+    assert!(!takes(Isa::available()[0], &matrix(256, 33, 256, CodeBits::Eight), 64), "portable code has no tiles");
 }
