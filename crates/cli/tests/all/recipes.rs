@@ -6,7 +6,7 @@ use crate::gorgon;
 use crate::written;
 
 use chain::finished;
-use gorgon::json;
+use gorgon::{json, refused};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -116,6 +116,25 @@ fn recipes_are_planned_on_shapes() {
         }
     }
     check("docs/src/recipes.md", &page);
+}
+
+/// The time of a distillation follows from the declared rate, for as many conversations at a time as there are.
+#[test]
+fn a_distillations_time_follows_from_the_memorys_rate() {
+    let of = |tokens: &str, rate: &str| {
+        let plan = planned("qwen2.5-0.5b", "distill.toml", &["--assume-tokens", tokens, "--assume-bandwidth", rate]);
+        (plan["seconds"].as_f64().unwrap(), plan["weights_bytes"].as_f64().unwrap(), plan["disk_bytes"].as_u64())
+    };
+    let (seconds, weights, disk) = of("1000", "100");
+    // One prompt is answered alone, however many fit.
+    assert!(seconds > 1000.0 * weights / 100e9 && seconds < 1.5 * 1000.0 * weights / 100e9, "{seconds}");
+    assert!((of("2000", "100").0 / seconds - 2.0).abs() < 1e-9 && (of("1000", "50").0 / seconds - 2.0).abs() < 1e-9);
+    assert!(of("2000", "100").2 > disk && of(&u64::MAX.to_string(), "100").2 > disk);
+    let file = root().join("configs/distill-tiny.toml").display().to_string();
+    let model = format!("model={}", root().join("checkpoints/tiny").display());
+    let given = ["distill", "-c", &file, &model, "--dry-run", "--assume-tokens", "5", "servers=[\"http://a/v1\"]"];
+    refused(&given, &["--assume-tokens", "no model answers"]);
+    refused(&["distill", "-c", &file, "--assume-bandwidth", "5"], &["--dry-run"]);
 }
 
 /// Methods that change the backbone or a draft model: they are planned on data. Plans of the others measure no step
