@@ -171,10 +171,10 @@ impl Job {
     /// New tokens at most, those of turns that the model makes up included.
     fn most_tokens(&self, turns: usize, capacity: usize) -> u64 {
         let each = self.config.sampling.max_new_tokens.min(capacity);
-        let made_up = self.gathered.prompts.len().saturating_mul(self.config.self_talk_turns as usize);
+        let made_up = self.gathered.prompts.len().saturating_mul(self.config.self_talk_turns);
         let answers = (turns.saturating_add(made_up)).saturating_mul(each) as u64;
         // The record that reaches the limit is the last one.
-        let limit = self.config.max_total_tokens.map(|limit| (limit as u64).saturating_add(capacity as u64));
+        let limit = self.config.max_total_tokens.map(|limit| limit.saturating_add(capacity as u64));
         answers.min(limit.unwrap_or(u64::MAX)).saturating_add(made_up.saturating_mul(each) as u64)
     }
 

@@ -33,11 +33,9 @@ impl Unit for Model {
                 }
             }
         }
-        for m in 0..self.rows {
-            for n in 0..PANEL {
-                // SAFETY: the caller's promise.
-                unsafe { *sums.add(m * PANEL + n) = tiles[n / 16][m][n % 16] };
-            }
+        for (place, n) in (0..self.rows * PANEL).map(|place| (place, place % PANEL)) {
+            // SAFETY: the caller's promise.
+            unsafe { *sums.add(place) = tiles[n / 16][place / PANEL][n % 16] };
         }
     }
 
@@ -57,14 +55,11 @@ fn matrix(d_in: usize, d_out: usize, group: usize, bits: CodeBits) -> QuantisedM
     QuantisedMatrix::pack(layout, &(&values[..], d_in)).unwrap()
 }
 
+/// Adds the product of a tile and a panel.
+type Add<'a> = &'a mut dyn FnMut(&Tile<'_>, &Panel<'_>, &mut [[f32; PANEL]]);
+
 /// Rows times a matrix, panel after panel and tile after tile.
-fn product(
-    x: &[f32],
-    w: &QuantisedMatrix,
-    activations: Activations,
-    by_rows: bool,
-    add: &mut dyn FnMut(&Tile<'_>, &Panel<'_>, &mut [[f32; PANEL]]),
-) -> Vec<f32> {
+fn product(x: &[f32], w: &QuantisedMatrix, activations: Activations, by_rows: bool, add: Add<'_>) -> Vec<f32> {
     let mut rows = IntegerRows::default();
     rows.set(Isa::detect(), x, w, activations, by_rows);
     let mut found = vec![];
