@@ -25,7 +25,7 @@ use gorgon_core::tree::{DynamicTree, TokenTree, TreeBuilder, TreeShape};
 use gorgon_core::{PooledVec, Token};
 use gorgon_draft::eagle::{DeviceLayer, EagleOnDevice};
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_kernels::greedy_step::{self, Guide, NoisePositions, Outcome, TreeTable};
+use gorgon_kernels::recorded_step::{self, Guide, NoisePositions, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::ModelError;
 use gorgon_model::target::{DecoderTarget, Target};
@@ -173,13 +173,13 @@ impl Recorded {
         if let Some(guide) = &self.buffers.guide {
             let target = self.buffers.target.borrow();
             let revealed = oracle(&self.buffers.tree, &target, text, rates, seed, &self.device);
-            greedy_step::overwrite(guide.table(), revealed.table());
+            recorded_step::overwrite(guide.table(), revealed.table());
         }
     }
 
     /// Whether every device takes steps over trees of so many nodes.
     pub fn takes(nodes: usize) -> bool {
-        nodes <= greedy_step::MOST_NODES
+        nodes <= recorded_step::MOST_NODES
     }
 
     /// Writes down every tree that is verified from now on, which takes reads that are not counted: for looking on, not
@@ -250,14 +250,14 @@ impl Recorded {
         let tables = [self.buffers.pass_table.table().clone(), self.buffers.tree.table().clone()];
         let kept = tables.each_ref().map(|table| {
             let kept = Tensor::<1, Int>::zeros(table.dims(), &self.device);
-            greedy_step::overwrite(&kept, table);
+            recorded_step::overwrite(&kept, table);
             kept
         });
         let (buffers, pass_table) = (self.buffers.clone(), self.buffers.pass_table.with_slots(slots));
         let sampling = self.sampling.clone();
         let step: Step = Box::new(move || buffers.step(&pass_table, sampling.as_ref()));
         let graph = capture(&self.device, step);
-        tables.iter().zip(&kept).for_each(|(table, kept)| greedy_step::overwrite(table, kept));
+        tables.iter().zip(&kept).for_each(|(table, kept)| recorded_step::overwrite(table, kept));
         self.counts.recordings += 1;
         self.counts.fallbacks += usize::from(!graph.is_hardware());
         self.graph = Some((slots, graph));
@@ -304,7 +304,7 @@ impl Buffers {
         let output = target.verify_table(pass_table).expect("a recorded step's target is on a GPU");
         let logits = target.decoder().logits_tensor(&output.hidden.tensor());
         let argmax = picked(&logits, sampling, || NoisePositions::of_nodes(pass_table));
-        greedy_step::accept(&argmax, &self.tree, pass_table, &self.outcome);
+        recorded_step::accept(&argmax, &self.tree, pass_table, &self.outcome);
         target.compact(self.outcome.table());
         let drafted = self.drafts.next(&output, &self.outcome, (&self.tree, pass_table), sampling);
         drafted.expect("a recorded step's drafter is on a GPU");
@@ -320,7 +320,7 @@ impl Buffers {
     /// Puts an oracle's tokens over what was drafted.
     fn guide(&self) {
         if let Some(guide) = &self.guide {
-            greedy_step::guide(guide, &self.tree, &self.pass_table);
+            recorded_step::guide(guide, &self.tree, &self.pass_table);
         }
     }
 

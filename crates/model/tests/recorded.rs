@@ -3,7 +3,7 @@
 
 use burn::tensor::{Int, Tensor, capture};
 use gorgon_core::tree::TokenTree;
-use gorgon_kernels::greedy_step::{self, Outcome, TreeTable};
+use gorgon_kernels::recorded_step::{self, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::{AttentionMask, PassTable};
 use gorgon_model::decoder::Decoder;
 use gorgon_model::device::{Compute, FloatFormat};
@@ -60,7 +60,7 @@ fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[
     let target = RefCell::new(reserved(decoder));
     let output = target.borrow_mut().prefill(prompt).unwrap();
     let logits = decoder.logits_tensor(&output.hidden.narrow(prompt.len() - 1, 1).tensor());
-    let mut text = ids(greedy_step::argmax_rows(&logits));
+    let mut text = ids(recorded_step::argmax_rows(&logits));
     let tree = TreeTable::new(parents, ranks, device);
     let paths: Vec<Vec<usize>> = (0..parents.len()).map(|node| path(parents, node)).collect();
     let mask = AttentionMask::from_paths(paths.iter().map(Vec::as_slice));
@@ -69,23 +69,23 @@ fn recorded(decoder: &Arc<Decoder>, prompt: &[u32], parents: &[usize], ranks: &[
     let pass_table = PassTable::new(&tokens, &mask, prompt.len(), SLOTS, &[None], device);
     let outcome = Outcome::new(&tree, device);
     let kept = Tensor::<1, Int>::zeros(pass_table.table().dims(), device);
-    greedy_step::overwrite(&kept, pass_table.table());
+    recorded_step::overwrite(&kept, pass_table.table());
     let mut graph = capture(device, || {
         let output = target.borrow_mut().verify_table(&pass_table).unwrap();
-        greedy_step::accept(
-            &greedy_step::argmax_rows(&decoder.logits_tensor(&output.hidden.tensor())),
+        recorded_step::accept(
+            &recorded_step::argmax_rows(&decoder.logits_tensor(&output.hidden.tensor())),
             &tree,
             &pass_table,
             &outcome,
         );
         target.borrow().compact(outcome.table());
         let state = decoder.logits_tensor(&output.hidden.tensor().select(1, outcome.last()));
-        let guesses = greedy_step::top_rows(&state, 2);
-        greedy_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &pass_table);
+        let guesses = recorded_step::top_rows(&state, 2);
+        recorded_step::fill(&Tensor::cat(vec![guesses; tree.longest()], 0), &tree, &pass_table);
         outcome.table().clone()
     });
     assert!(graph.is_hardware(), "the recording fell back");
-    greedy_step::overwrite(pass_table.table(), &kept);
+    recorded_step::overwrite(pass_table.table(), &kept);
     let mut committed = prompt.len();
     while text.len() < TOKENS {
         // SAFETY: everything that the closure borrows lives to the end of this function, on this thread alone.

@@ -10,7 +10,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use gorgon_core::Token;
 use gorgon_core::tree::{DynamicTree, TreeBuilder};
 use gorgon_kernels::dynamic_tree::{self, GrowingTree, Growth, MOST_CANDIDATES};
-use gorgon_kernels::greedy_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
+use gorgon_kernels::recorded_step::{self, MOST_NODES, Outcome, Trail, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::cache::KvCache;
 use gorgon_model::decoder::ModelError;
@@ -149,7 +149,7 @@ impl EagleOnDevice {
     /// # Errors
     /// When the layer is on the CPU, or the pass lacks the states of hooked layers.
     pub fn catch_up(&mut self, output: &PassOutput, outcome: &Outcome, slots: usize) -> Result<Tensor<3>, DraftError> {
-        greedy_step::follow(outcome, &self.trail);
+        recorded_step::follow(outcome, &self.trail);
         let states = self.model.states_on_device(output, self.trail.nodes())?;
         let guessed = self.model.forward_on_device(&self.trail.pass().with_slots(slots), states, &mut self.cache)?;
         Ok(guessed.select(1, self.trail.last()))

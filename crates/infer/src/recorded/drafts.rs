@@ -9,7 +9,7 @@ use gorgon_core::tree::TreeShape;
 use gorgon_draft::coupled::SHARPNESS;
 use gorgon_draft::eagle::EagleOnDevice;
 use gorgon_draft::medusa::MedusaModel;
-use gorgon_kernels::greedy_step::{self, Guide, NoisePositions, Outcome, TreeTable};
+use gorgon_kernels::recorded_step::{self, Guide, NoisePositions, Outcome, TreeTable};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::hidden_states::HiddenStates;
 use gorgon_model::pass::PassOutput;
@@ -100,7 +100,7 @@ impl Drafts {
                 Some(sampling) => sampling.perturb(&logits, &NoisePositions::behind_root(pass_table), SHARPNESS),
                 None => logits,
             };
-            greedy_step::fill(&greedy_step::top_rows(&logits, *width), tree, pass_table);
+            recorded_step::fill(&recorded_step::top_rows(&logits, *width), tree, pass_table);
         }
     }
 

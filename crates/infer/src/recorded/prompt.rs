@@ -5,7 +5,7 @@ use super::{Recorded, SHORTEST, bucket, read, token};
 use crate::error::DecodeError;
 use crate::executor::Progress;
 use gorgon_core::Token;
-use gorgon_kernels::greedy_step::{self, NoisePositions};
+use gorgon_kernels::recorded_step::{self, NoisePositions};
 use gorgon_kernels::tree_attention::PassTable;
 use gorgon_model::decoder::ModelError;
 use gorgon_model::pass::PassOutput;
@@ -52,7 +52,7 @@ impl Recorded {
         tokens[0] = first;
         let windows = buffers.pass_table.windows();
         let table = PassTable::new(&tokens, &self.visible, length, SHORTEST, windows, &self.device);
-        greedy_step::overwrite(buffers.pass_table.table(), table.table());
+        recorded_step::overwrite(buffers.pass_table.table(), table.table());
         let pass_table = buffers.pass_table.with_slots(bucket(length + buffers.rows()));
         let next: Vec<Token> = ending[1..].iter().copied().chain([first]).collect();
         buffers.drafts.begin(&next, output, (&buffers.tree, &pass_table), self.sampling.as_ref())?;

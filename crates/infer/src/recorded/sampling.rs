@@ -4,7 +4,7 @@ use crate::error::DecodeError;
 use burn::tensor::{Device, Int, Tensor};
 use gorgon_core::accept::RandomSource;
 use gorgon_core::accept::noise::Noise;
-use gorgon_kernels::greedy_step::{self, NoisePositions, NoiseTable};
+use gorgon_kernels::recorded_step::{self, NoisePositions, NoiseTable};
 
 /// The noise that tokens are picked by, and the temperature.
 #[derive(Clone, Debug)]
@@ -26,14 +26,14 @@ impl CoupledSampling {
     pub fn take_noise(&self, random: &dyn RandomSource) -> Result<(), DecodeError> {
         let noise = random.noise().ok_or(DecodeError::NoNoise)?.of_sequence();
         let key = self.noise.key();
-        greedy_step::overwrite(key, NoiseTable::new(noise, &key.device()).key());
+        recorded_step::overwrite(key, NoiseTable::new(noise, &key.device()).key());
         Ok(())
     }
 
     /// Logits with the noise, where the distribution is taken to the power `sharpness` first. Temperatures next to 0 are
     /// bounded, so that no logit overflows.
     pub fn perturb(&self, logits: &Tensor<3>, positions: &NoisePositions, sharpness: f64) -> Tensor<3> {
-        greedy_step::perturb(logits, &self.noise, positions, (sharpness / self.temperature).min(1e30) as f32)
+        recorded_step::perturb(logits, &self.noise, positions, (sharpness / self.temperature).min(1e30) as f32)
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn picked(
     positions: impl FnOnce() -> NoisePositions,
 ) -> Tensor<1, Int> {
     match sampling {
-        Some(sampling) => greedy_step::argmax_rows(&sampling.perturb(logits, &positions(), 1.0)),
-        None => greedy_step::argmax_rows(logits),
+        Some(sampling) => recorded_step::argmax_rows(&sampling.perturb(logits, &positions(), 1.0)),
+        None => recorded_step::argmax_rows(logits),
     }
 }

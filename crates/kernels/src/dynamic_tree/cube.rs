@@ -3,7 +3,7 @@
 use super::GrowingTree;
 use crate::collective::window_start;
 use crate::device;
-use crate::greedy_step::TreeTable;
+use crate::recorded_step::TreeTable;
 use crate::tree_attention::PassTable;
 use cubecl::prelude::*;
 

@@ -3,7 +3,7 @@
 use super::reference::tests::{SIZES, logits};
 use super::*;
 use crate::device::tests::{device, ints_of, tensor};
-use crate::greedy_step::TreeTable;
+use crate::recorded_step::TreeTable;
 
 /// The host's numbering: node, then its parent.
 fn padded_paths(parents: &[usize]) -> Vec<Vec<usize>> {

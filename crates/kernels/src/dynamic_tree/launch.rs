@@ -3,7 +3,7 @@
 use super::GrowingTree;
 #[cfg(feature = "gpu")]
 use super::{cube, top_tokens};
-use crate::greedy_step::TreeTable;
+use crate::recorded_step::TreeTable;
 use crate::tree_attention::PassTable;
 use burn::tensor::{Int, Tensor};
 

@@ -4,8 +4,8 @@ use super::GrowingTree;
 use super::reference::{DEEPEST, NEVER};
 use crate::collective::LEAST;
 use crate::device;
-use crate::greedy_step::greatest::UNITS;
-use crate::greedy_step::segments::{rank_in_row, scan, segments};
+use crate::recorded_step::greatest::UNITS;
+use crate::recorded_step::segments::{rank_in_row, scan, segments};
 use burn::tensor::{Int, Tensor as Burn};
 use cubecl::prelude::*;
 

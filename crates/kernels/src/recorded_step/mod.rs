@@ -1,4 +1,4 @@
-//! A decode step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and the next
+//! A recorded step's decisions on a GPU: the argmax of each row, the accepted path of a tree of fixed shape, and the next
 //! tree's tokens. Rows may get a sequence's noise first ([`perturb`]): their argmax then is a coupled sample. Nothing is
 //! read back but the [`Outcome`].
 

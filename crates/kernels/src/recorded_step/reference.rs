@@ -1,4 +1,4 @@
-//! The definitions of a greedy step's decisions.
+//! The definitions of a recorded step's decisions.
 
 /// The depth of each node; the root's is 0.
 pub fn depths(parents: &[usize]) -> Vec<usize> {

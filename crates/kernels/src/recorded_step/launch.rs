@@ -1,4 +1,4 @@
-//! A greedy step's decisions as burn tensors.
+//! A recorded step's decisions as burn tensors.
 
 use super::{Guide, NoisePositions, NoiseTable, Outcome, Trail, TreeTable};
 #[cfg(feature = "gpu")]

@@ -1,4 +1,4 @@
-//! A greedy step's decisions on a GPU.
+//! A recorded step's decisions on a GPU.
 
 use super::segments::select_greatest;
 use super::{Guide, Outcome, Trail, TreeTable};

@@ -1,4 +1,4 @@
-//! A greedy step's decisions on a GPU against the definitions.
+//! A recorded step's decisions on a GPU against the definitions.
 
 use super::*;
 use crate::device::tests::{device, has_bf16, ints_of, tensor, value};

@@ -1,4 +1,4 @@
-//! The accepted path of a greedy step on a GPU.
+//! The accepted path of a recorded step on a GPU.
 
 use super::{Outcome, TreeTable};
 use crate::collective::window_start;
