@@ -36,6 +36,7 @@ const TRIAL: f64 = 2.0;
 pub struct FallbackDrafter {
     inner: Box<dyn Drafter>,
     cost: Cost,
+    start: Ledger,
     ledger: Ledger,
     paused: bool,
 }
@@ -51,17 +52,19 @@ enum Cost {
 impl FallbackDrafter {
     /// Over a drafter whose steps last as long as `cost` plain ones.
     pub fn new(inner: Box<dyn Drafter>, cost: f64) -> Self {
-        Self::with(inner, Cost::Known(cost))
+        Self::with(inner, Cost::Known(cost), Ledger::default())
     }
 
     /// Over a drafter whose steps are timed by a clock, beginning with what is known of their times. It drafts `tree`,
-    /// with as many nodes as pay by these times, whatever tree it is given.
+    /// with as many nodes as pay by these times, whatever tree it is given. Known times come of a calibration that found
+    /// drafting to pay: a text then begins with what it may lose after text that paid, 8 plain steps more.
     pub fn timed(inner: Box<dyn Drafter>, tree: TrellisTree, costs: StepCosts, clock: Clock) -> Self {
-        Self::with(inner, Cost::Timed(Box::new(Timed::new(tree, costs, clock))))
+        let start = if costs.knows_plain() { Ledger::full() } else { Ledger::default() };
+        Self::with(inner, Cost::Timed(Box::new(Timed::new(tree, costs, clock))), start)
     }
 
-    fn with(inner: Box<dyn Drafter>, cost: Cost) -> Self {
-        Self { inner, cost, ledger: Ledger::default(), paused: false }
+    fn with(inner: Box<dyn Drafter>, cost: Cost, start: Ledger) -> Self {
+        Self { inner, cost, start, ledger: start, paused: false }
     }
 
     fn allowed_loss(&self) -> f64 {
@@ -120,7 +123,7 @@ impl Drafter for FallbackDrafter {
 
     fn reset(&mut self) {
         self.inner.reset();
-        (self.ledger, self.paused) = (Ledger::default(), false);
+        (self.ledger, self.paused) = (self.start, false);
         if let Cost::Timed(timed) = &mut self.cost {
             timed.forget_step();
         }

@@ -12,6 +12,11 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// As after a text in which drafting gained all that is remembered.
+    pub fn full() -> Self {
+        Self { gain: MEMORY, tokens: 0 }
+    }
+
     /// Adds a step that emitted so many tokens; `cost` is how many plain steps it lasted, `None` for a plain one.
     pub fn add(&mut self, emitted: usize, cost: Option<f64>) {
         self.tokens += emitted;
