@@ -4,6 +4,10 @@
 #   scripts/arm_bits.sh GORGON GORGON_ARM MODEL HEADS
 # GORGON_ARM is built with: cargo build --release -p gorgon-cli --target aarch64-unknown-linux-gnu
 set -euo pipefail
+if [ $# != 4 ]; then
+    echo "usage: scripts/arm_bits.sh GORGON GORGON_ARM MODEL HEADS" >&2
+    exit 2
+fi
 here=$1 arm=$2 model=$3 heads=$4
 file=$(mktemp -d)/states
 failed=0

@@ -43,9 +43,9 @@ pub struct FallbackDrafter {
 
 /// How many plain steps a drafted step lasts.
 enum Cost {
-    /// As measured before.
+    /// Known: a calibration measured it.
     Known(f64),
-    /// As this text's steps take, with a tree of a size that pays by them.
+    /// Timed while decoding. The times also choose the tree's size.
     Timed(Box<Timed>),
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// As after a text in which drafting gained all that is remembered.
+    /// A ledger with the greatest gain that it can hold.
     pub fn full() -> Self {
         Self { gain: MEMORY, tokens: 0 }
     }

@@ -73,7 +73,7 @@ impl Isa {
         false
     }
 
-    /// Whether the processor multiplies tiles of bytes.
+    /// Whether the processor has AMX instructions for bytes, and may use them.
     pub fn has_tiles(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {

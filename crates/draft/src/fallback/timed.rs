@@ -44,7 +44,7 @@ pub(super) struct Timed {
     readiness: Readiness,
     /// Plain steps since something was drafted.
     rested: usize,
-    /// Whether drafting was taken up, and no draft that followed another was timed yet.
+    /// Whether the last draft was the first one behind a prompt or a pause. Its time says little of later drafts.
     is_trial: bool,
     /// How many plain steps the last step with one draft lasted, before their mean is known.
     single: f64,
@@ -71,12 +71,13 @@ impl Timed {
         self.under_way = Some(Step { since: (self.clock)(), rows: None });
     }
 
-    /// Whether the step has to be plain, so that plain steps are known.
+    /// Whether this step must be plain, because the time of a plain step is unknown or was measured long ago.
     pub fn is_plain(&self) -> bool {
         !self.costs.knows_plain() || self.steps.is_multiple_of(REVISIT)
     }
 
-    /// Whether the next step has to have drafts: the one before only says what it takes to begin.
+    /// Whether the next step must be drafted. The last draft was the first one behind a prompt or a pause, and its time
+    /// says little of later drafts.
     pub fn is_trial(&self) -> bool {
         self.is_trial
     }

@@ -17,14 +17,14 @@ const LEAST_ROWS: usize = 4;
 /// Inputs of a group at least.
 const LEAST_GROUP: usize = 256;
 
-/// Whether groups are whole tiles, and large.
+/// Whether a matrix has codes of 8 bits in groups of at least 256 inputs, each group a whole number of tiles.
 fn fits(w: &QuantisedMatrix) -> bool {
     const { assert!(COLUMNS == PANEL && 4 * COLUMNS == LINE) };
     let is_whole = w.group().is_multiple_of(DEPTH) && w.d_in().is_multiple_of(DEPTH);
     is_whole && w.bits() == CodeBits::Eight && w.group() >= LEAST_GROUP
 }
 
-/// Whether a product of so many rows is computed in tiles.
+/// Whether the product of `rows` rows and a matrix is computed with AMX.
 pub fn takes(isa: Isa, w: &QuantisedMatrix, rows: usize) -> bool {
     rows >= LEAST_ROWS && fits(w) && isa.has_tiles()
 }
